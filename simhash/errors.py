@@ -1,0 +1,72 @@
+"""Every error this library raises, in one tree.
+
+    SimhashError
+    ├── PageError        one page cannot be judged; `stage` says where, the message says what was wrong
+    ├── WidthError       fingerprints of unequal width cannot be compared
+    ├── ProfileError     a profile that cannot be
+    ├── DesignError      a permutation design that cannot be, or that does not reach k
+    └── IndexFault       the index refuses or cannot answer
+        ├── IndexUnreachable     nobody answers there; try again later (`retriable`)
+        ├── IndexMisconfigured   the server's settings would lose or bloat data
+        ├── IndexMismatch        the index was made with another profile, design or generation
+        └── StaleObservation     a page whose verdict is committed already was handed in again
+
+Errors of drivers are translated into these at the edge (`simhash/index/redis.py`), so no caller imports a driver to
+catch its errors. `retriable` is an attribute of the class: the same call may succeed later without anybody's doing.
+"""
+
+
+class SimhashError(Exception):
+    """Base of all errors of this library."""
+
+    retriable = False
+
+
+class PageError(SimhashError):
+    """One page cannot be judged.
+
+    Attributes:
+        stage: "decode", "extract", "fingerprint" or "index": the step that refused it.
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+    def __reduce__(self) -> tuple[type["PageError"], tuple[str, str]]:
+        """Pickle both arguments: pages are fingerprinted in child processes."""
+        return type(self), (self.stage, str(self))
+
+
+class WidthError(SimhashError, ValueError):
+    """Fingerprints of unequal width cannot be compared."""
+
+
+class ProfileError(SimhashError, ValueError):
+    """A profile that cannot be."""
+
+
+class DesignError(SimhashError, ValueError):
+    """A permutation design that cannot be, or whose tables do not reach k."""
+
+
+class IndexFault(SimhashError):
+    """The index refuses or cannot answer."""
+
+
+class IndexUnreachable(IndexFault):
+    """Nobody answers where the index should be, or the answer was cut off."""
+
+    retriable = True
+
+
+class IndexMisconfigured(IndexFault):
+    """The server's settings would drop keys or bloat the index."""
+
+
+class IndexMismatch(IndexFault):
+    """The index was made with another profile, design or generation than the caller's."""
+
+
+class StaleObservation(IndexFault):
+    """A page below the committed mark: its verdict is out, it is not judged again."""
