@@ -1,0 +1,105 @@
+"""Redis as a local process, alone or as a small cluster of primaries.
+
+Its settings are deploy/redis/redis.conf, as in the compose file; this adds address, port and directory, and
+for tests of refusals whatever setting the caller wants different.
+"""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.local.ports import HOST, free_port
+from deploy.local.processes import Server, ServerError
+
+SETTINGS = Path(__file__).parents[1] / "redis" / "redis.conf"
+
+
+class RedisServer(Server):
+    """A Redis server at `url`; its append-only file is below `directory` and outlives restarts.
+
+    `settings` override the shared ones, as lines of redis.conf: {"maxmemory-policy": "allkeys-lru"}.
+    """
+
+    name = "redis"
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int = 0,
+        *,
+        dies_with_parent: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, port, dies_with_parent=dies_with_parent)
+        self._settings = dict(settings or {})
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.address}/0"
+
+    def prepare(self) -> None:
+        data = self.directory / "redis-data"
+        data.mkdir(exist_ok=True)
+        place = {"bind": HOST, "port": str(self.port), "dir": f'"{data}"'}
+        lines = [f"{key} {value}" for key, value in {**place, **self._settings}.items()]
+        self._configuration.write_text("\n".join([f'include "{SETTINGS}"', *lines, ""]))
+
+    def command(self) -> list[str]:
+        return [_program("redis-server"), str(self._configuration)]
+
+    def answers(self) -> bool:
+        # While the append-only file is read back, the answer is an error: the server is up but not ready.
+        return _ping(self.port) == b"+PONG"
+
+    @property
+    def _configuration(self) -> Path:
+        return self.directory / "redis.conf"
+
+
+def start_cluster(directory: Path, primaries: int = 3, *, dies_with_parent: bool = False) -> list[RedisServer]:
+    """Start `primaries` (3 and more) Redis servers and share the 16,384 hash slots out among them.
+
+    Raises ServerError, and leaves none running, when the cluster cannot be formed.
+    """
+    nodes = [_cluster_node(directory / f"node-{i}", dies_with_parent) for i in range(primaries)]
+    try:
+        for node in nodes:
+            node.start()
+        _share_slots(nodes)
+    except ServerError:
+        for node in nodes:
+            node.kill()
+        raise
+    return nodes
+
+
+def _cluster_node(directory: Path, dies_with_parent: bool) -> RedisServer:
+    # The bus would be at port + 10000, which is within the range of outgoing connections.
+    settings = {"cluster-enabled": "yes", "cluster-port": str(free_port()), "cluster-node-timeout": "2000"}
+    return RedisServer(directory, dies_with_parent=dies_with_parent, settings=settings)
+
+
+def _share_slots(nodes: list[RedisServer]) -> None:
+    addresses = [node.address for node in nodes]
+    command = [_program("redis-cli"), "--cluster", "create", *addresses, "--cluster-yes"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ServerError(f"redis: no cluster of {addresses}\n{done.stdout}{done.stderr}")
+
+
+def _ping(port: int) -> bytes:
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.makefile("rb").readline().rstrip()
+    except OSError:
+        return b""
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ServerError(f"{name} is missing: run `deploy/local/servers install`")
+    return found
