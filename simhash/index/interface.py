@@ -1,0 +1,211 @@
+"""What an index is: the values that go in and come out, the relation it answers for, and the calls both backends have.
+
+Only plain frozen data and one Protocol live here; no storage. The rules that every backend keeps (design: "a page is
+judged once"):
+
+1. a page whose decision is journalled gets that decision again;
+2. a page below the committed mark of its partition is refused (`StaleObservation`), with nothing changed;
+3. a page that is itself a stored representative (same observation) is unique, with its first `seq`;
+4. otherwise the *oldest* stored page that it matches makes it a duplicate;
+5. otherwise it is stored and becomes a representative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from simhash.errors import WidthError
+from simhash.tables import Design
+
+FORMAT = 1
+"""Version of the stored layout; an index of another format is refused."""
+
+
+class Partition(NamedTuple):
+    """A partition of an input topic: what a journal and a committed mark belong to."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a page stands in its partition: its journal and its offset there."""
+
+    partition: Partition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page as the index sees it.
+
+    Attributes:
+        observation: 16 bytes that name this delivery of this page: two equal ones are the same record, read twice.
+        position: where to journal the decision; None for inputs that have no committed offsets (files).
+        fingerprint: the gate; None when the page has too little text for near matching.
+        verifier: the second fingerprint, 64 bits; None exactly when `fingerprint` is, or when the profile has none.
+        digest: "text:" or "raw:" and 32 hex digits.
+    """
+
+    observation: bytes
+    position: Position | None
+    fingerprint: int | None
+    verifier: int | None
+    digest: str
+    url: str
+    id: str | None = None
+    fetched_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored page, called unique once: a representative."""
+
+    seq: int
+    inserted_ms: int
+    observation: bytes
+    verifier: int | None
+    digest: str
+    url: str
+    id: str | None
+    fetched_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """The page is a representative, number `seq` of the index (from 1)."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The page matches `match` at `distance` bits (0 for pages matched on their digest alone)."""
+
+    distance: int
+    match: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A decision, and how many stored fingerprints were compared to reach it when it was first made."""
+
+    decision: Unique | Duplicate
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A stored page within reach of a fingerprint, verifier or not."""
+
+    fingerprint: int | None
+    distance: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Which two pages match: a deterministic and symmetric function of the two alone.
+
+    Attributes:
+        design: the permutation tables; a pair that shares no prefix is no match (only beyond the design's k).
+        reach: the largest gate distance, in bits, inclusive.
+        verifier_reach: the largest verifier distance, in bits, inclusive; None: no verifier.
+    """
+
+    design: Design
+    reach: int
+    verifier_reach: int | None
+
+    def verified(self, a: int | None, b: int | None) -> bool:
+        """Whether two verifiers agree."""
+        if self.verifier_reach is None:
+            return True
+        return a is not None and b is not None and (a ^ b).bit_count() <= self.verifier_reach
+
+    def matches(self, a: Entry, b: Entry) -> bool:
+        """The relation itself, as brute force would compute it.
+
+        Raises:
+            WidthError: a fingerprint is wider than the design.
+        """
+        if a.fingerprint is None or b.fingerprint is None:
+            return a.fingerprint is b.fingerprint and a.digest == b.digest
+        difference = a.fingerprint ^ b.fingerprint
+        if difference >> self.design.bits:
+            raise WidthError(f"a fingerprint is wider than {self.design.bits} bits")
+        return (
+            difference.bit_count() <= self.reach
+            and self.design.shares_prefix(a.fingerprint, b.fingerprint)
+            and self.verified(a.verifier, b.verifier)
+        )
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """All that two users of one index must agree on: its *generation*.
+
+    Attributes:
+        profile: the recipe of the fingerprints, JSON-able.
+        bucket_bits: b, how many leading bits of a permuted fingerprint choose its bucket.
+        capacity: the number of documents the layout was chosen for (no limit).
+    """
+
+    profile: Mapping[str, object]
+    relation: Relation
+    bucket_bits: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a representative is kept; None: for ever."""
+
+    max_age_ms: int | None = None
+    max_documents: int | None = None
+
+
+class Index(Protocol):
+    """The calls that every backend has. None is safe for use from two threads at once."""
+
+    @property
+    def spec(self) -> IndexSpec:
+        """What the index was made with."""
+
+    def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        """Judge `entries` in order, storing the unique ones; one answer each.
+
+        Args:
+            entries: pages, in the order in which they are to be judged.
+            committed: for partitions the caller reads, the offset before which all verdicts are committed: it moves
+                the mark, and the journal below it is forgotten.
+
+        Raises:
+            StaleObservation: an entry is below its partition's mark; no entry of that call was stored.
+            IndexUnreachable: the backend does not answer; what was stored is journalled, so hand the same again.
+            IndexMismatch: the index has changed its generation.
+        """
+
+    def mark(self, partition: Partition) -> int | None:
+        """The committed mark of a partition; None when the index has never seen it."""
+
+    def rewind(self, partition: Partition, offset: int) -> None:
+        """Lower (or raise) a partition's mark to `offset`: the operator announces a replay."""
+
+    def journalled(self, entry: Entry) -> bool:
+        """Whether the index holds a decision for this delivery of this page."""
+
+    def documents(self) -> int:
+        """How many representatives are stored."""
+
+    def neighbours(self, fingerprint: int) -> list[Neighbour]:
+        """All stored pages that share a prefix with `fingerprint` and are within reach, nearest first."""
+
+    def scan(self) -> Iterator[tuple[int | None, Record]]:
+        """Every stored record with its fingerprint (None: digest only), in no order; slow on large indexes."""
+
+    def ping(self) -> None:
+        """Raise IndexFault unless the index answers."""

@@ -1,0 +1,375 @@
+"""The index in Redis: one script call judges a batch, atomically.
+
+`layout` says what lies where; `check_and_insert.lua` is the judgement; this file opens an index, checks the server it
+lies on, and translates between entries and the script's bytes. Errors of the driver end here, as `IndexFault`s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any
+
+import msgspec
+import redis
+
+from simhash.errors import IndexFault, IndexMisconfigured, IndexMismatch, IndexUnreachable, StaleObservation
+from simhash.index.interface import (
+    FORMAT,
+    Answer,
+    Entry,
+    IndexSpec,
+    Neighbour,
+    Partition,
+    Record,
+    Relation,
+    Retention,
+)
+from simhash.index.layout import Layout, bucket_bits
+from simhash.tables import Table, described
+
+CALL_SECONDS = 0.005
+"""Aim for one script call: Redis serves nobody else while it runs (half of the 10 ms that we allow)."""
+MAX_CALL_PAGES = 100
+EXPIRE_PER_PAGE = 2
+"""Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
+_SCRIPT = resources.files("simhash.index").joinpath("check_and_insert.lua").read_text(encoding="utf-8")
+_json = msgspec.json.Encoder(order="sorted")
+
+
+class RedisIndex:
+    """See `simhash.index.interface.Index`. Made by `open_index`.
+
+    Args:
+        client: a connection; answers as bytes.
+        name: ns, what all keys start with.
+        spec: what the index was made with.
+        generation: must be what the index says of itself at each call.
+        retention: what to forget, when.
+        clock: milliseconds since the epoch; None: the server's own clock.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        name: str,
+        spec: IndexSpec,
+        generation: str,
+        retention: Retention = Retention(),
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._client = client
+        self._layout = Layout(name, spec)
+        self._generation = generation
+        self._retention = retention
+        self._clock = clock
+        self._script = client.register_script(_SCRIPT)
+        self._script_layout = dict(self._layout.for_script())
+        self._call_pages = MAX_CALL_PAGES // 4
+
+    @property
+    def spec(self) -> IndexSpec:
+        """What the index was made with."""
+        return self._layout.spec
+
+    def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        """See `Index.check_and_insert`; several calls when the batch is large, each atomic."""
+        answers: list[Answer] = []
+        while len(answers) < len(entries):
+            some = entries[len(answers) : len(answers) + self._call_pages]
+            started = time.perf_counter()
+            answers += self._call(some, committed)
+            self._adapt(len(some), time.perf_counter() - started)
+        return answers
+
+    def mark(self, partition: Partition) -> int | None:
+        """See `Index.mark`."""
+        with translated():
+            mark: bytes | None = self._client.hget(self._layout.journal(partition), "mark")
+        return None if mark is None else int(mark)
+
+    def rewind(self, partition: Partition, offset: int) -> None:
+        """See `Index.rewind`."""
+        with translated():
+            self._client.hset(self._layout.journal(partition), "mark", str(offset))
+
+    def journalled(self, entry: Entry) -> bool:
+        """See `Index.journalled`."""
+        if entry.position is None:
+            return False
+        field = entry.position.offset.to_bytes(6)
+        with translated():
+            found: bytes | None = self._client.hget(self._layout.journal(entry.position.partition), field)
+        return found is not None and found.startswith(entry.observation)
+
+    def documents(self) -> int:
+        """See `Index.documents`."""
+        with translated():
+            return int(self._client.hget(self._layout.meta, "documents") or 0)
+
+    def neighbours(self, fingerprint: int) -> list[Neighbour]:
+        """See `Index.neighbours`."""
+        with translated():
+            found = [
+                Neighbour(near, (near ^ fingerprint).bit_count(), record)
+                for near in self._within_reach(fingerprint)
+                for record in self._records(near)
+            ]
+        return sorted(found, key=lambda n: (n.distance, n.record.seq))
+
+    def scan(self) -> Iterator[tuple[int | None, Record]]:
+        """See `Index.scan`."""
+        layout = self._layout
+        with translated():
+            for key in self._client.scan_iter(f"{_escaped(layout.name)}:r:*", count=1000):
+                for field, value in self._client.hgetall(key).items():
+                    for record in layout.records_in(value):
+                        yield int.from_bytes(field), record
+            for key in self._client.scan_iter(f"{_escaped(layout.name)}:x:*", count=1000):
+                for value in self._client.hvals(key):
+                    yield None, layout.record(value, has_fingerprint=False)
+
+    def ping(self) -> None:
+        """See `Index.ping`."""
+        with translated():
+            self._client.ping()
+
+    def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        numbers, partitions = self._partitions(entries, committed)
+        pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
+        layout = self._script_layout | {
+            "now_ms": self._clock() if self._clock else -1,
+            "max_age_ms": _or_minus_one(self._retention.max_age_ms),
+            "max_documents": _or_minus_one(self._retention.max_documents),
+            "expire_budget": EXPIRE_PER_PAGE * len(entries),
+        }
+        arguments = [self._layout.name, self._generation, msgspec.json.encode(layout), partitions, *pages]
+        with translated():
+            found: list[bytes] = self._script(keys=[self._layout.meta], args=arguments)
+        return [self._layout.answer(a, e.fingerprint is not None) for a, e in zip(found, entries, strict=True)]
+
+    def _partitions(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int]
+    ) -> tuple[dict[Partition, int], bytes]:
+        wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
+        numbers = {partition: number for number, partition in enumerate(wanted, start=1)}
+        rows = [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
+        return numbers, msgspec.json.encode(rows)
+
+    def _adapt(self, pages: int, seconds: float) -> None:
+        """Choose the next call's size so that it takes about CALL_SECONDS."""
+        wanted = int(pages * CALL_SECONDS / max(seconds, 1e-6))
+        self._call_pages = max(1, min(MAX_CALL_PAGES, wanted, 2 * self._call_pages))
+
+    def _within_reach(self, fingerprint: int) -> list[int]:
+        relation = self.spec.relation
+        found: set[int] = {fingerprint}
+        for index, table in enumerate(relation.design.tables):
+            found.update(self._probed(index, table, fingerprint))
+        return [f for f in found if (f ^ fingerprint).bit_count() <= relation.reach]
+
+    def _probed(self, index: int, table: Table, fingerprint: int) -> Iterator[int]:
+        """Stored fingerprints that share (within the design's radius) table `index`'s prefix; reads whole buckets."""
+        layout, radius = self._layout, self.spec.relation.design.radius
+        bucket = int(layout.place(table, fingerprint)[0], 16)
+        flips = [1 << i for i in range(self.spec.bucket_bits)] if radius else []
+        for number in [bucket, *(bucket ^ flip for flip in flips)]:
+            name = f"{number:0{layout.digits}x}"
+            for member in self._client.zrange(layout.table(index) + name, 0, -1):
+                near = layout.fingerprint_at(table, name, member)
+                if (table.permute(near ^ fingerprint) >> (table.bits - table.prefix)).bit_count() <= radius:
+                    yield near
+
+    def _records(self, fingerprint: int) -> list[Record]:
+        field = self._client.hget(self._layout.records(fingerprint), self._layout.key_of(fingerprint))
+        return self._layout.records_in(field or b"")
+
+
+def open_index(
+    client: redis.Redis,
+    name: str,
+    profile: Mapping[str, object],
+    relation: Relation,
+    capacity: int,
+    retention: Retention = Retention(),
+    clock: Callable[[], int] | None = None,
+    adopt_design: bool = True,
+) -> RedisIndex:
+    """Open the index called `name`, creating it when there is none.
+
+    Args:
+        profile, relation, capacity: what to create it with; an existing index must have the same profile and reach.
+        adopt_design: take an existing index's permutation design instead of refusing another one.
+
+    Raises:
+        IndexMismatch: it was made with something else; the message says what differs.
+        IndexMisconfigured: the server would drop keys, or is a cluster.
+        IndexUnreachable: nobody answers.
+    """
+    with translated():
+        check_server(client)
+        spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design.shortest_prefix), capacity)
+        stored = _create(client, name, spec)
+        found = _spec_of(stored, name)
+        _refuse_differences(name, found, spec, adopt_design)
+        return RedisIndex(client, name, found, stored["generation"], retention, clock)
+
+
+def existing_index(client: redis.Redis, name: str) -> RedisIndex:
+    """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
+
+    Raises:
+        IndexMismatch: there is no such index, or it is of another format.
+        IndexUnreachable: nobody answers.
+    """
+    with translated():
+        stored = _meta(client, name)
+        if not stored:
+            raise IndexMismatch(f"there is no index {name!r} on this Redis")
+        return RedisIndex(client, name, _spec_of(stored, name), stored["generation"])
+
+
+def check_server(client: redis.Redis) -> None:
+    """Refuse a server that would lose the index's keys.
+
+    Raises:
+        IndexMisconfigured: eviction is on, or the server is part of a cluster.
+    """
+    memory = client.info("memory")
+    policy = memory.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise IndexMisconfigured(
+            f"Redis has maxmemory-policy {policy}: it would drop parts of the index without a word; "
+            "set maxmemory-policy noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
+        )
+    if client.info("cluster").get("cluster_enabled"):
+        raise IndexMisconfigured("this Redis is part of a cluster: the index needs one primary that holds all its keys")
+
+
+def encoding_advice(client: redis.Redis, longest_record: int = 512) -> list[str]:
+    """What in the server's settings makes the index larger than it need be; empty when nothing does."""
+    try:
+        settings: dict[str, Any] = client.config_get("*list*", "*zip*")
+    except redis.ResponseError:
+        return []  # managed servers hide CONFIG
+    wanted = {"zset-max-@-entries": 128, "hash-max-@-value": longest_record}
+    advice = []
+    for pattern, least in wanted.items():
+        for kind in ("listpack", "ziplist"):
+            name = pattern.replace("@", kind)
+            if name in settings and int(settings[name]) < least:
+                advice.append(f"{name} is {settings[name]}: set it to {least} or more, or buckets take more memory")
+                break
+    return advice
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into IndexFaults."""
+    try:
+        yield
+    except redis.AuthenticationError as error:
+        raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise IndexUnreachable(f"Redis does not answer: {error}") from error
+    except redis.ResponseError as error:
+        raise _fault(str(error)) from error
+
+
+_RETRIABLE = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
+
+
+def _fault(message: str) -> IndexFault:
+    kind, _, rest = message.partition(" ")
+    if kind == "STALE":
+        journal, _, mark = rest.rpartition(" ")
+        return StaleObservation(f"a page below the committed mark {mark} of {journal} was handed in")
+    if kind == "GENERATION":
+        return IndexMismatch(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
+    if kind in _RETRIABLE or "OOM command not allowed" in message:
+        return IndexUnreachable(f"Redis cannot take writes now: {message}")
+    if kind in ("NOAUTH", "NOPERM", "WRONGPASS"):
+        return IndexMisconfigured(f"Redis refuses: {message}")
+    return IndexFault(f"Redis: {message}")
+
+
+def _create(client: redis.Redis, name: str, spec: IndexSpec) -> dict[str, str]:
+    """Write the meta hash if there is none, as one step; return what is stored."""
+    key = f"{name}:meta"
+    fields = _fields_of(spec)
+    with client.pipeline() as pipe:
+        while True:
+            try:
+                pipe.watch(key)
+                if not pipe.exists(key):
+                    pipe.multi()
+                    pipe.hset(key, mapping=fields)
+                    pipe.execute()
+                break
+            except redis.WatchError:
+                continue
+    return _meta(client, name)
+
+
+def _meta(client: redis.Redis, name: str) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in client.hgetall(f"{name}:meta").items()}
+
+
+def _fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
+    relation = spec.relation
+    fields: dict[str, str | int | bytes] = {
+        "format": FORMAT,
+        "profile": _json.encode(spec.profile),
+        "bits": relation.design.bits,
+        "k": relation.design.k,
+        "reach": relation.reach,
+        "verifier_reach": _or_minus_one(relation.verifier_reach),
+        "design": _json.encode(relation.design.describe()),
+        "bucket_bits": spec.bucket_bits,
+        "capacity": spec.capacity,
+    }
+    digest = hashlib.blake2b(_json.encode({k: str(v) for k, v in fields.items()}), digest_size=6).hexdigest()
+    return fields | {"generation": f"1-{digest}", "seq": 0, "documents": 0}
+
+
+def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
+    if stored["format"] != str(FORMAT):
+        raise IndexMismatch(f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}")
+    verifier_reach = int(stored["verifier_reach"])
+    relation = Relation(
+        described(msgspec.json.decode(stored["design"])),
+        int(stored["reach"]),
+        None if verifier_reach < 0 else verifier_reach,
+    )
+    profile: dict[str, object] = msgspec.json.decode(stored["profile"])
+    return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
+
+
+def _refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:
+    pairs = {
+        "reach": (found.relation.reach, wanted.relation.reach),
+        "verifier_reach": (found.relation.verifier_reach, wanted.relation.verifier_reach),
+        "bits": (found.relation.design.bits, wanted.relation.design.bits),
+    }
+    if not adopt_design:
+        pairs["design"] = (found.relation.design.name, wanted.relation.design.name)  # type: ignore[assignment]
+    differing = [f"{what}: index {a}, worker {b}" for what, (a, b) in pairs.items() if a != b]
+    recipe = msgspec.json.decode(_json.encode(wanted.profile))
+    for field in sorted(found.profile.keys() | recipe.keys()):
+        a, b = found.profile.get(field), recipe.get(field)
+        if a != b:
+            differing.append(f"profile {field}: index {a!r}, worker {b!r}")
+    if differing:
+        raise IndexMismatch(f"index {name!r} was made with other settings ({'; '.join(differing)})")
+
+
+def _or_minus_one(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _escaped(name: str) -> str:
+    """A name as a literal in a MATCH pattern."""
+    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in name)

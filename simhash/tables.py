@@ -1,0 +1,248 @@
+"""Permutation tables as data: which bits of a fingerprint lead, and what that guarantees.
+
+A *design* cuts the f bits of a fingerprint into blocks and makes one table for each choice of leading blocks. The
+permuted fingerprint of a table has its leading blocks first; their total length is the table's prefix, p. Two
+fingerprints that differ in at most `k` bits agree on the prefix of at least one table (pigeonhole), so it is enough to
+look at the entries that share a prefix. Source: Manku, Jain, Das Sarma, "Detecting Near-Duplicates for Web Crawling",
+WWW 2007, section 3; the four designs of its section 3.1.2 are `DESIGNS` here.
+
+`radius` widens a probe: a table is read at its own prefix and at every prefix within `radius` flipped bits of it.
+
+Worked example (8 bits, 4 blocks choose 1, table 2, fingerprint abcdefgh): the blocks are ab cd ef gh, block 2 leads,
+the permuted fingerprint is ef ab cd gh and p = 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from simhash.errors import DesignError
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`width` neighbouring bits, the first of them `start` bits from the left (most significant) end."""
+
+    start: int
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The first bit to the right of the block."""
+        return self.start + self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One run of bits that keeps its order: `(fingerprint >> take) & mask`, put at `<< put`."""
+
+    take: int
+    mask: int
+    put: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """One permutation: the blocks of a fingerprint in their new order, the first `prefix` bits of it leading."""
+
+    bits: int
+    blocks: tuple[Block, ...]
+    prefix: int
+    _forward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
+    _backward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        covered = sorted((block.start, block.end) for block in self.blocks)
+        edges = [0, *(end for _, end in covered)]
+        if [start for start, _ in covered] != edges[:-1] or edges[-1] != self.bits:
+            raise DesignError(f"blocks {covered} do not cover {self.bits} bits exactly once")
+        if not 0 < self.prefix <= self.bits:
+            raise DesignError(f"a prefix of {self.prefix} bits does not fit in {self.bits}")
+        moves = tuple(_moves(self.bits, self.blocks))
+        object.__setattr__(self, "_forward", moves)
+        object.__setattr__(self, "_backward", tuple(Move(m.put, m.mask, m.take) for m in moves))
+
+    def permute(self, fingerprint: int) -> int:
+        """The fingerprint with this table's blocks in front."""
+        return sum(((fingerprint >> m.take) & m.mask) << m.put for m in self._forward)
+
+    def restore(self, permuted: int) -> int:
+        """The inverse of `permute`."""
+        return sum(((permuted >> m.take) & m.mask) << m.put for m in self._backward)
+
+
+def _moves(bits: int, blocks: Sequence[Block]) -> Iterator[Move]:
+    """The runs to copy, neighbours that stay neighbours taken together."""
+    runs: list[Block] = []
+    for block in blocks:
+        if runs and runs[-1].end == block.start:
+            runs[-1] = Block(runs[-1].start, runs[-1].width + block.width)
+        else:
+            runs.append(block)
+    put = bits
+    for run in runs:
+        put -= run.width
+        yield Move(bits - run.end, (1 << run.width) - 1, put)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A set of permutation tables over `bits`-bit fingerprints that together find every pair within `k` bits."""
+
+    name: str
+    bits: int
+    k: int
+    tables: tuple[Table, ...]
+    radius: int = 0
+
+    def __post_init__(self) -> None:
+        if self.radius not in (0, 1):
+            raise DesignError(f"radius is 0 or 1, not {self.radius}")
+
+    @property
+    def shortest_prefix(self) -> int:
+        """The least p among the tables: bucket keys can be no longer."""
+        return min(table.prefix for table in self.tables)
+
+    def shares_prefix(self, a: int, b: int) -> bool:
+        """Whether some table's probe for `a` meets `b` (symmetric)."""
+        return any(
+            ((table.permute(a ^ b)) >> (self.bits - table.prefix)).bit_count() <= self.radius for table in self.tables
+        )
+
+    def describe(self) -> dict[str, object]:
+        """The design as JSON-able data; equal descriptions are equal designs."""
+        return {
+            "name": self.name,
+            "bits": self.bits,
+            "k": self.k,
+            "radius": self.radius,
+            "tables": [[t.prefix, [[b.start, b.width] for b in t.blocks]] for t in self.tables],
+        }
+
+
+def described(data: dict[str, object]) -> Design:
+    """The design that `Design.describe` gave as `data`.
+
+    Raises:
+        DesignError: the data is no design.
+    """
+    try:
+        bits = int(data["bits"])  # type: ignore[call-overload]
+        tables = tuple(
+            Table(bits, tuple(Block(*block) for block in blocks), prefix)
+            for prefix, blocks in data["tables"]  # type: ignore[attr-defined]
+        )
+        return Design(str(data["name"]), bits, int(data["k"]), tables, int(data["radius"]))  # type: ignore[call-overload]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DesignError(f"not the description of a design: {error!r}") from error
+
+
+def cut(start: int, width: int, parts: int) -> tuple[Block, ...]:
+    """`width` bits from `start` in `parts` blocks of nearly equal width, the wider ones first."""
+    if not 0 < parts <= width:
+        raise DesignError(f"{width} bits cannot be cut into {parts} blocks")
+    small, wider = divmod(width, parts)
+    blocks = []
+    for index in range(parts):
+        block = Block(start, small + (index < wider))
+        blocks.append(block)
+        start = block.end
+    return tuple(blocks)
+
+
+def guaranteed(parts: int, lead: int, radius: int = 0) -> int:
+    """The largest k at which some `lead` of `parts` blocks hold at most `radius` of the differing bits.
+
+    To defeat every choice, the `lead` least-hit blocks must together hold radius + 1 differing bits, and each of the
+    others at least as many as the fullest of those.
+    """
+    fullest = math.ceil((radius + 1) / lead)
+    return radius + (parts - lead) * fullest
+
+
+def choose(parts: int, lead: int, bits: int = 64, radius: int = 0, name: str | None = None) -> Design:
+    """The design of `parts` blocks with every choice of `lead` of them in front: C(parts, lead) tables.
+
+    Raises:
+        DesignError: no such design.
+    """
+    if not 0 < lead <= parts:
+        raise DesignError(f"cannot lead with {lead} of {parts} blocks")
+    blocks = cut(0, bits, parts)
+    tables = tuple(_led(bits, blocks, chosen) for chosen in combinations(range(parts), lead))
+    label = name or f"{parts}c{lead}" + (f"r{radius}" if radius else "")
+    return Design(label, bits, guaranteed(parts, lead, radius), tables, radius)
+
+
+def _led(bits: int, blocks: Sequence[Block], chosen: Sequence[int]) -> Table:
+    lead = [blocks[i] for i in chosen]
+    rest = [block for i, block in enumerate(blocks) if i not in chosen]
+    return Table(bits, (*lead, *rest), sum(block.width for block in lead))
+
+
+def nested(outer: int, inner: int, bits: int = 64, name: str | None = None) -> Design:
+    """`outer` blocks, each in turn in front; behind it the rest cut into `inner` blocks, each in turn second.
+
+    k = min(outer, inner) - 1: one outer block is free of differing bits, and then one inner block is.
+
+    Raises:
+        DesignError: no such design.
+    """
+    tables = []
+    for index, front in enumerate(blocks := cut(0, bits, outer)):
+        gaps = [block for i, block in enumerate(blocks) if i != index]
+        for second in _cut_across(gaps, inner):
+            rest = _without(gaps, second)
+            tables.append(Table(bits, (front, *second, *rest), front.width + sum(b.width for b in second)))
+    return Design(name or f"{outer}x{inner}", bits, min(outer, inner) - 1, tuple(tables))
+
+
+def _cut_across(blocks: Sequence[Block], parts: int) -> Iterator[tuple[Block, ...]]:
+    """Cut the concatenation of `blocks` into `parts` of nearly equal width; a part may span several blocks."""
+    for part in cut(0, sum(block.width for block in blocks), parts):
+        pieces, offset = [], 0
+        for block in blocks:
+            low, high = max(part.start, offset), min(part.end, offset + block.width)
+            if low < high:
+                pieces.append(Block(block.start + low - offset, high - low))
+            offset += block.width
+        yield tuple(pieces)
+
+
+def _without(blocks: Sequence[Block], taken: Sequence[Block]) -> Iterator[Block]:
+    """What is left of `blocks` when `taken` (pieces of them) are cut out."""
+    for block in blocks:
+        start = block.start
+        for piece in sorted((p for p in taken if block.start <= p.start < block.end), key=lambda p: p.start):
+            if start < piece.start:
+                yield Block(start, piece.start - start)
+            start = piece.end
+        if start < block.end:
+            yield Block(start, block.end - start)
+
+
+def design(name: str, bits: int = 64) -> Design:
+    """The design called `name`: one of `DESIGNS`, or `<m>c<c>` (m blocks choose c), `<m>c<c>r1`, `<a>x<b>` (nested).
+
+    Raises:
+        DesignError: there is no such design for fingerprints of `bits` bits.
+    """
+    text = DESIGNS.get(name, name)
+    body, radius = (text[:-2], 1) if text.endswith("r1") else (text, 0)
+    for mark in ("c", "x"):
+        first, found, second = body.partition(mark)
+        if found and first.isdecimal() and second.isdecimal():
+            if mark == "c":
+                return choose(int(first), int(second), bits, radius, name)
+            if not radius:
+                return nested(int(first), int(second), bits, name)
+    known = ", ".join(DESIGNS)
+    raise DesignError(f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), AxB")
+
+
+# The paper's four (section 3.1.2) by their number of tables, and the two that trade probes for memory.
+DESIGNS = {"4": "4c1", "10": "5c2", "16": "4x4", "20": "6c3", "15": "6c2", "2-probed": "2c1r1"}
