@@ -1,1 +1,4 @@
-"""What runs the filter: images, dashboards, and Kafka and Redis as local processes. Never imported by simhash or worker."""
+"""What runs the filter: image, dashboards, Kafka and Redis as local processes.
+
+Never imported by simhash or worker.
+"""

@@ -22,6 +22,9 @@ HEAP = "-Xmx512m"
 # Any 16 bytes in base64; fixed, because a node's data directory belongs to one cluster for good.
 CLUSTER_ID = "c2ltaGFzaC1kZWR1cC0wMQ"
 
+# Size of the answer, correlation id, number of brokers: all that is read of a Metadata answer.
+_METADATA_HEAD = struct.Struct(">iii")
+
 
 class KafkaServer(Server):
     """A Kafka broker at `bootstrap_servers`, data and log below `directory`."""
@@ -102,12 +105,10 @@ def registered_brokers(port: int) -> int:
     try:
         with socket.create_connection((HOST, port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.makefile("rb").read(12)
-    except OSError:
+            answer = connection.makefile("rb").read(_METADATA_HEAD.size)
+        _size, _correlation, brokers = _METADATA_HEAD.unpack(answer)
+    except (OSError, struct.error):  # refused, or closed before the answer was whole
         return 0
-    if len(answer) < 12:
-        return 0
-    _size, _correlation, brokers = struct.unpack(">iii", answer)
     return int(brokers)
 
 

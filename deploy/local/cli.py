@@ -44,7 +44,10 @@ def _renew_sums(options: argparse.Namespace) -> int:
 def _start(options: argparse.Namespace) -> int:
     for server in _servers(options):
         verb = "started" if server.start() else "already running"
-        print(f"{server.name}: {verb}, {server.address}, process {server.pid}, log {server.log_file}", flush=True)
+        print(
+            f"{server.name}: {verb}, {server.address}, process {server.pid}, log {server.log_file}",
+            flush=True,
+        )
     return 0
 
 
@@ -95,7 +98,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 def _servers(options: argparse.Namespace, *, dies_with_parent: bool = False) -> list[Server]:
     kafka = KafkaServer(
-        options.dir / "kafka", options.kafka_port, dies_with_parent=dies_with_parent, cache=options.cache.absolute()
+        options.dir / "kafka",
+        options.kafka_port,
+        dies_with_parent=dies_with_parent,
+        cache=options.cache.absolute(),
     )
     redis = RedisServer(options.dir / "redis", options.redis_port, dies_with_parent=dies_with_parent)
     return [redis, kafka]
@@ -130,14 +136,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _places() -> argparse.ArgumentParser:
     places = argparse.ArgumentParser(add_help=False)
-    places.add_argument("--dir", type=Path, default=DIRECTORY, help="data, logs and records (default: %(default)s)")
+    places.add_argument(
+        "--dir", type=Path, default=DIRECTORY, help="data, logs and records (default: %(default)s)"
+    )
     places.add_argument("--cache", type=Path, default=CACHE, help="Kafka's jars (default: %(default)s)")
     places.add_argument("--kafka-port", type=int, default=0, help="0: that of the last start, or a free one")
     places.add_argument("--redis-port", type=int, default=0, help="0: that of the last start, or a free one")
     return places
 
 
-def _add_with(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", places: argparse.ArgumentParser) -> None:
+def _add_with(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", places: argparse.ArgumentParser
+) -> None:
     text = "run a command with both servers and their settings in its environment, then stop them"
     parser = commands.add_parser("with", parents=[places], help=text, description=text)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
@@ -152,4 +162,6 @@ def _add_installing(
     parser.add_argument("--dry-run", action="store_true", help="only say what would be run")
     parser.set_defaults(run=_install)
     text = "write jars.sha256 anew after a change of pom.xml"
-    commands.add_parser("renew-sums", parents=[places], help=text, description=text).set_defaults(run=_renew_sums)
+    commands.add_parser("renew-sums", parents=[places], help=text, description=text).set_defaults(
+        run=_renew_sums
+    )

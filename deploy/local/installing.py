@@ -42,7 +42,7 @@ MAVEN = Need("mvn", "maven")
 
 
 def install(cache: Path = CACHE, *, dry_run: bool = False) -> list[str]:
-    """Bring what is missing; return what was done, a line each. Raises ServerError naming what could not be."""
+    """Bring what is missing; return what was done, a line each. ServerError names what it could not."""
     done = []
     absent = missing(cache)
     if absent:
@@ -74,7 +74,9 @@ def require_jars(cache: Path) -> None:
     """Raise ServerError unless every jar is there; looks at the names only, as each start does."""
     absent = [name for name in expected_sums() if not (cache / name).exists()]
     if absent:
-        raise ServerError(f"{len(absent)} of Kafka's jars are not in {cache}: run `deploy/local/servers install`")
+        raise ServerError(
+            f"{len(absent)} of Kafka's jars are not in {cache}: run `deploy/local/servers install`"
+        )
 
 
 def expected_sums() -> dict[str, str]:
@@ -161,6 +163,8 @@ def _sum(path: Path) -> str:
 
 def _run(command: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode != 0:
         raise ServerError(f"`{' '.join(command)}` failed:\n{done.stdout}{done.stderr}")

@@ -43,7 +43,7 @@ class Server(ABC):
     """A server in a directory of its own, on the loopback address.
 
     `port` 0 is the port of the last run in this directory, or a free one. With `dies_with_parent` the kernel
-    kills the server when the thread that called `start` ends, however it ends; otherwise the server outlives us.
+    kills the server when the thread that called `start` ends, however it ends; otherwise it outlives us.
     """
 
     name: str
@@ -124,13 +124,15 @@ class Server(ABC):
     def _already_running(self) -> bool:
         record = self._read_record()
         if record and record.port != self.port:
-            raise ServerError(f"{self.name} already runs on port {record.port}, not {self.port}: stop it first")
+            raise ServerError(
+                f"{self.name} already runs on port {record.port}, not {self.port}: stop it first"
+            )
         return False
 
     def _spawn(self) -> None:
         prefix = _death_signal_prefix() if self.dies_with_parent else []
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal reaches the command or the tests, which then stop the servers.
+            # A session of its own: Ctrl-C reaches the command or the tests, which then stop the servers.
             self._child = subprocess.Popen(
                 [*prefix, *self.command()],
                 stdin=subprocess.DEVNULL,
@@ -148,10 +150,14 @@ class Server(ABC):
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
             if self.pid is None:
-                raise ServerError(f"{self.name} ended while starting; the end of {self.log_file}:\n{self.log_tail()}")
+                raise ServerError(
+                    f"{self.name} ended while starting; the end of {self.log_file}:\n{self.log_tail()}"
+                )
             if time.monotonic() > deadline:
                 self._end_process(signal.SIGKILL)
-                raise ServerError(f"{self.name} gave no answer within {START_SECONDS:.0f} s\n{self.log_tail()}")
+                raise ServerError(
+                    f"{self.name} gave no answer within {START_SECONDS:.0f} s\n{self.log_tail()}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _end(self, how: signal.Signals) -> bool:
