@@ -1,0 +1,267 @@
+"""Profiles: the full recipe from a page's text to its signature, as data, under a short name and a version.
+
+An index stores the recipe of its profile; equal recipes give equal signatures, on any machine. Changing anything in a recipe
+means a new version. Nothing here depends on anything but the arguments.
+
+What the features of a text are is said in `features`, `keywords` and `shingles`; how they become bits in `fingerprint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from simhash.errors import ProfileError
+from simhash.features import CharacterGrams, Normalisation, ScriptRuns, Words, normalise
+from simhash.fingerprint import fingerprint, simhash
+from simhash.hashes import Hash, wide_enough
+from simhash.keywords import Keywords
+from simhash.segment import LETTER, PIECE_CHARACTERS, pieces
+from simhash.shingles import TOKEN_HASH, TokenShingles, token_hashes
+
+VERIFIER_BITS = 64
+
+Scheme = ScriptRuns | Words | CharacterGrams | Keywords
+Weighting = Literal["one", "count", "score"]
+Rounding = Literal["none", "up", "nearest"]
+_ROUND = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a page is recognised by.
+
+    Attributes:
+        fingerprint: the gate's simhash, or None: too few features for near matching, only the digest may match.
+        verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
+        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes if there is no text.
+        features: how many features the text has, each as often as it occurs (keywords: once each).
+    """
+
+    fingerprint: int | None
+    verifier: int | None
+    digest: str
+    features: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weight of a feature: 1 ("one"), its count, at most `cap`, or the score that its scheme gives (keywords)."""
+
+    by: Weighting = "count"
+    cap: int | None = None
+    rounding: Rounding = "none"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("one", "count", "score") or self.rounding not in _ROUND:
+            raise ProfileError(f"no such weights: {self.by}, rounding {self.rounding}")
+        if self.cap is not None and self.cap < 1:
+            raise ProfileError(f"a cap must be at least 1, not {self.cap}")
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of features with these counts or scores; same shape."""
+        if self.by == "one":
+            return np.ones_like(values)
+        weights: NDArray[np.float64] = _ROUND[self.rounding](values)
+        return weights if self.cap is None else np.minimum(weights, self.cap)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A recipe. Two texts match when the gate's fingerprints differ in at most `reach` bits and the verifiers in at most
+    `verifier_reach`; within `k` bits the index finds every match.
+
+    Raises:
+        ProfileError: the parts do not go together.
+    """
+
+    name: str
+    version: int
+    features: Scheme
+    weights: Weights
+    extractor: str = "resiliparse-main"
+    normalisation: Normalisation = "nfkc-casefold"
+    hash: str | Hash = "xxh3_64"
+    bits: int = 64
+    zero_sum: int = 0
+    k: int = 3
+    reach: int = 3
+    verifier: TokenShingles | None = None
+    verifier_reach: int | None = None
+    min_features: int = 1
+    _hash: Hash = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", wide_enough(self.hash, self.bits))
+        for wrong, message in self._faults():
+            if wrong:
+                raise ProfileError(f"profile {self.name}: {message}")
+
+    def _faults(self) -> Iterator[tuple[bool, str]]:
+        yield not 0 <= self.k <= self.reach < self.bits, f"needs 0 <= k {self.k} <= reach {self.reach} < {self.bits} bits"
+        yield self.zero_sum not in (0, 1), f"a zero sum gives 0 or 1, not {self.zero_sum}"
+        yield self.min_features < 1, f"min_features is at least 1, not {self.min_features}"
+        yield (self.verifier is None) != (self.verifier_reach is None), "a verifier and its reach come together"
+        scored = isinstance(self.features, Keywords)
+        yield scored and self.weights.by == "count", "keywords have scores, not counts"
+        yield not scored and self.weights.by == "score", "only keywords have scores"
+
+    def signature(self, text: str, raw: bytes) -> Signature:
+        """Signature of a page.
+
+        Args:
+            text: its main text, any string.
+            raw: the page's bytes, used only where the normalised text is empty.
+        """
+        normal = normalise(text)
+        digest = text_digest(normal) or f"raw:{xxhash.xxh3_128_hexdigest(raw)}"
+        tally = self._tally(normal if self.normalisation == "nfkc-casefold" else normalise(text, self.normalisation))
+        weights = self.weights.of(tally.values)
+        if tally.count < self.min_features or not weights.any():
+            return Signature(None, None, digest, tally.count)
+        gate = simhash(tally.hashes, weights, self.bits, self.zero_sum)
+        return Signature(gate, self._verify(normal, tally.tokens), digest, tally.count)
+
+    def signature_of_html(self, html: str, raw: bytes) -> Signature:
+        """Signature of a page whose main text this profile's extractor finds; raises PageError as `extract_text` does."""
+        from simhash.extract import extract_text
+
+        return self.signature(extract_text(html, self.extractor), raw)
+
+    def fingerprint_of_bag(self, bag: Mapping[str, float]) -> int | None:
+        """Fingerprint of features that somebody else has weighted, with this profile's hash and width."""
+        return fingerprint(bag, self._hash, self.bits, self.zero_sum)
+
+    def recipe(self) -> dict[str, object]:
+        """Everything that decides a signature, for JSON; equal recipes are the same profile."""
+        parts = {"features": self.features, "verifier": self.verifier}
+        named = {name: part and {"scheme": type(part).__name__, **_plain(part)} for name, part in parts.items()}
+        plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        return {**plain, **named, "weights": _plain(self.weights), "hash": self._hash.name}
+
+    def _tally(self, text: str) -> _Tally:
+        if isinstance(self.features, Keywords):
+            scores = self.features(text)
+            values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
+            return _Tally(self._hash.words(scores), values, len(scores), None)
+        if isinstance(self.features, ScriptRuns) and self.verifier is not None:
+            return self._tally_with_tokens(text, self.features)
+        return _counted([self._hash.words(features) for features in self.features(text)], None)
+
+    def _tally_with_tokens(self, text: str, scheme: ScriptRuns) -> _Tally:
+        """Take a text apart once for both the gate and the verifier."""
+        gate, tokens = [], []
+        for piece in pieces(text):
+            hashes = self._hash.words(scheme.of_piece(piece))
+            gate.append(hashes)
+            # In a piece of nothing but plain words both see the same tokens: hash them once.
+            shared = self._hash.name == TOKEN_HASH.name and piece.present & ~LETTER == 0
+            tokens.append(hashes if shared else token_hashes(piece))
+        return _counted(gate, np.concatenate(tokens))
+
+    def _verify(self, normal: str, tokens: NDArray[np.uint64] | None) -> int | None:
+        if self.verifier is None:
+            return None
+        if tokens is None:
+            tokens = np.concatenate([token_hashes(piece) for piece in pieces(normal)])
+        grams = self.verifier.hashes(tokens)
+        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS)
+
+
+_PLAIN_FIELDS = (
+    "name version extractor normalisation bits zero_sum k reach verifier_reach min_features".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """Distinct features of a text: hashes (n,) or (n, words), counts or scores (n,), their total number, token hashes."""
+
+    hashes: NDArray[np.uint64]
+    values: NDArray[np.float64]
+    count: int
+    tokens: NDArray[np.uint64] | None
+
+
+def _counted(parts: list[NDArray[np.uint64]], tokens: NDArray[np.uint64] | None) -> _Tally:
+    every = np.concatenate(parts)
+    hashes, counts = np.unique(every, return_counts=True, axis=None if every.ndim == 1 else 0)
+    return _Tally(hashes, counts.astype(np.float64), len(every), tokens)
+
+
+def _plain(part: Scheme | TokenShingles | Weights) -> dict[str, object]:
+    """Fields as JSON has them: lists for tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(part).items()}
+
+
+def text_digest(normal: str) -> str | None:
+    """Digest of a normalised text, white space collapsed and stripped; None where nothing is left."""
+    state = xxhash.xxh3_128()
+    empty = True
+    for part in _collapsed(normal):
+        state.update(part.encode())
+        empty = False
+    return None if empty else f"text:{state.hexdigest()}"
+
+
+def _collapsed(text: str) -> Iterator[str]:
+    """The text with each run of white space as one space, none at the ends; in parts, so that memory stays small."""
+    gap = ""
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        part = text[start : start + PIECE_CHARACTERS]
+        words = " ".join(part.split())
+        if words:
+            yield f"{' ' if gap == ' ' or gap and part[0].isspace() else ''}{words}"
+            gap = " " if part[-1].isspace() else "none"
+        elif gap:
+            gap = " "
+
+
+DEFAULT = Profile(
+    name="default",
+    version=1,
+    features=ScriptRuns(),
+    weights=Weights("count", cap=16),
+    reach=6,
+    verifier=TokenShingles(5),
+    verifier_reach=14,
+    min_features=64,
+)
+"""What ships: see design and quality notes for the figures that chose it."""
+
+JIEBA_KEYWORDS = Profile(
+    name="jieba-keywords",
+    version=1,
+    features=Keywords("tfidf", top=20),
+    weights=Weights("score"),
+    normalisation="none",
+)
+"""The usual tutorial's way: jieba's 20 best TF-IDF keywords with their scores, Hamming distance at most 3."""
+
+TUTORIAL = Profile(
+    name="jieba-tutorial",
+    version=1,
+    features=Keywords("tfidf", top=10, cut_joined_by="|"),
+    weights=Weights("score", rounding="up"),
+    normalisation="none",
+    hash="string_128",
+)
+"""After the published Python tutorial: text cut and joined by "|", 10 keywords, the low 64 bits of the 128-bit string hash.
+
+Weights are rounded up to whole numbers: rounded down, most are 0 and with them the fingerprint of every short text.
+"""
+
+_BY_NAME = {profile.name: profile for profile in (DEFAULT, JIEBA_KEYWORDS, TUTORIAL)}
+PROFILES = tuple(_BY_NAME)
+
+
+def profile(name: str) -> Profile:
+    """Return the profile of that name; raises ProfileError if there is none."""
+    if name not in _BY_NAME:
+        raise ProfileError(f"no profile is named {name!r}; there are {', '.join(PROFILES)}")
+    return _BY_NAME[name]
