@@ -1,7 +1,8 @@
-"""Features of a text: what a fingerprint is made of, in the ways the literature describes. No hashing, no weights here.
+"""Features of a text, in the ways the literature describes. No hashing, no weights here.
 
-Each scheme is a frozen dataclass (it is part of a profile's recipe) that turns a *normalised* text into a list of
-features, each as often as it occurs. Keywords, which come with scores of their own, live in `keywords`.
+Each scheme is a frozen dataclass (it is part of a profile's recipe) that turns a *normalised* text into a
+list of features, each as often as it occurs. Keywords, which come with scores of their own, live in
+`keywords`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from simhash.errors import ProfileError
 from simhash.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece, pieces
 
 JOINER = "\x1f"
-"""Stands between the words of a super-token: a control character that no word can hold."""
+"""Stands between the words of a super-token; no word can hold this control character."""
 
 Normalisation = Literal["nfkc-casefold", "none"]
+FOLDED: Normalisation = "nfkc-casefold"
 
-# Characters whose compatibility form is needed on most pages. Replacing them first leaves the result as it is and lets
-# `unicodedata.normalize` see at a glance that there is nothing left to do: a fifth of the time on a Chinese page.
-_COMMON = tuple((c, unicodedata.normalize("NFKC", c)) for c in "\u00a0\u2026\uff0c\uff1a\uff1b\uff01\uff1f\uff08\uff09\u3000\u2122")
+# Most pages need the compatibility form of some of these. Replacing them first changes no result and lets
+# `unicodedata.normalize` see at a glance that nothing is left to do: a fifth of the time.
+_OFTEN = "\u00a0\u2026\uff0c\uff1a\uff1b\uff01\uff1f\uff08\uff09\u3000\u2122\uff0f\uff3c\uff5e"
+_COMMON = tuple((character, unicodedata.normalize("NFKC", character)) for character in _OFTEN)
 
 
-def normalise(text: str, how: Normalisation = "nfkc-casefold") -> str:
-    """Unicode NFKC, then case folding; lone surrogates become U+FFFD (surrogate pairs the character they stand for).
+def normalise(text: str, how: Normalisation = FOLDED) -> str:
+    """Unicode NFKC, then case folding; lone surrogates become U+FFFD, pairs the character they mean.
 
     With "none" only the surrogates are replaced.
     """
@@ -53,8 +56,9 @@ def without_surrogates(text: str) -> str:
 class ScriptRuns:
     """The default's features, chosen per run of a script and never by a guess at the document's language.
 
-    Words (letters and digits, with combining marks) where the script puts spaces, Hangul included; jieba's words for
-    Han; pairs of neighbouring characters for kana, Thai, Lao, Khmer and Myanmar (a run of one gives that one).
+    Words (letters and digits, with combining marks) where the script puts spaces, Hangul included; jieba's
+    words for Han; pairs of neighbouring characters for kana, Thai, Lao, Khmer and Myanmar (a run of one
+    gives that one).
     """
 
     def of_piece(self, piece: Piece) -> list[str]:
@@ -94,7 +98,7 @@ def _check_size(n: int, of: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words in the text's order, or super-tokens: tuples of n neighbouring words (n = 1: the words themselves).
+    """Words in the text's order, or super-tokens: tuples of n neighbouring words.
 
     Han is cut by jieba; kana and the other scripts without spaces give single characters.
     """
@@ -114,7 +118,9 @@ def words_in_order(piece: Piece) -> list[str]:
     if not piece.present & (HAN | KANA | UNSPACED):
         return piece.words
     kinds_with_marks = ((LETTER | HANGUL, MARK), (HAN, 0), (KANA, 0), (UNSPACED, UNSPACED_MARK))
-    spans = ((start, end, kinds) for kinds, marks in kinds_with_marks for start, end in piece.spans(kinds | marks))
+    spans = (
+        (start, end, kinds) for kinds, marks in kinds_with_marks for start, end in piece.spans(kinds | marks)
+    )
     runs = (_words_of_run(Piece(piece.text[start:end]), kinds) for start, end, kinds in sorted(spans))
     return list(chain.from_iterable(runs))
 

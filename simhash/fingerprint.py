@@ -1,21 +1,22 @@
 """The simhash itself: hashes of features and their weights in, one fingerprint out.
 
-Charikar, "Similarity estimation techniques from rounding algorithms" (STOC 2002), section 3; Manku, Jain, Das Sarma,
-"Detecting near-duplicates for web crawling" (WWW 2007), section 2. Each feature's f-bit hash stands for a vector of +1
-(bit set) and -1 (bit clear); the vectors are added up, each times its feature's weight; bit i of the fingerprint is 1
-where component i of the sum is > 0. The probability that a bit of two fingerprints differs is angle / pi, the angle
-being the one between the two bags of weighted features.
+Charikar, "Similarity estimation techniques from rounding algorithms" (STOC 2002), section 3; Manku, Jain,
+Das Sarma, "Detecting near-duplicates for web crawling" (WWW 2007), section 2. Each feature's f-bit hash
+stands for a vector of +1 (bit set) and -1 (bit clear); the vectors are added up, each times its feature's
+weight; bit i of the fingerprint is 1 where component i of the sum is > 0. The probability that a bit of two
+fingerprints differs is angle / pi, the angle being the one between the two bags of weighted features.
 
-Worked example, f = 8 (bit 0 leftmost): the features 01011001 with weight 45.11 and 11001011 with weight 32.09.
+Worked example, f = 8 (bit 0 leftmost): the features 01011001 with weight 45.11 and 11001011 with weight
+32.09.
 
     01011001    -45.11  45.11 -45.11  45.11  45.11 -45.11 -45.11  45.11
     11001011     32.09  32.09 -32.09 -32.09  32.09 -32.09  32.09  32.09
     sum         -13.02  77.20 -77.20  13.02  77.20 -77.20 -13.02  77.20
     simhash          0      1      0      1      1      0      0      1
 
-**The sign is that of the exact sum.** Floats added in another order give another last digit, and with it another bit
-where a sum is near zero; then a fingerprint would depend on the order of features and on the machine. So sums whose
-rounding error could reach zero are added again exactly.
+**The sign is that of the exact sum.** Floats added in another order give another last digit, and with it
+another bit where a sum is near zero; then a fingerprint would depend on the order of features and on the
+machine. So sums whose rounding error could reach zero are added again exactly.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from numpy.typing import NDArray
 from simhash.hashes import Hash, wide_enough
 
 ROWS_AT_ONCE = 16_384
-"""Features whose bits are unpacked together: 64 bits take 4 MB as float32, however many features a page has."""
+"""Features whose bits are unpacked together, however many a page has: 64 bits take 4 MB as float32."""
 
 _EXACT_IN_FLOAT32 = 2.0**24
 _EXACT_IN_FLOAT64 = 2.0**53
+_EPSILON = 2.0**-52
 
 
 def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
@@ -40,6 +42,7 @@ def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
 
     Args:
         hashes: shape (n,), or (n, words) with the most significant word first.
+        bits: how many, from the lowest.
     """
     rows = hashes.reshape(-1, 1) if hashes.ndim == 1 else hashes[:, ::-1]
     packed = np.ascontiguousarray(rows, dtype="<u8").view(np.uint8)
@@ -47,13 +50,14 @@ def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Component i: the weights of the features whose hash has bit i (1 << i), minus the weights of the others.
+    """Component i: the weights of the features whose hash has bit i (1 << i), minus the others'.
 
     Each component has the sign of the exact sum, whatever the order of the features.
 
     Args:
         hashes: shape (n,) or (n, words), see `bit_rows`.
         weights: shape (n,); negative ones are allowed.
+        bits: width of the fingerprint.
 
     Raises:
         ValueError: a weight is not finite, or the weights' sum is not.
@@ -63,14 +67,18 @@ def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int
         raise ValueError(f"weights must be finite and add up to a finite sum, not {total}")
     whole = bool(np.all(weights == np.rint(weights)))
     single = whole and total < _EXACT_IN_FLOAT32
-    sums = 2.0 * _weight_of_set_bits(hashes, weights, bits, np.float32 if single else np.float64) - weights.sum()
+    set_bits = _weight_of_set_bits(hashes, weights, bits, np.float32 if single else np.float64)
+    sums: NDArray[np.float64] = 2.0 * set_bits - weights.sum()
     if whole and total < _EXACT_IN_FLOAT64:
         return sums
-    return _settle(sums, hashes, weights, 4.0 * (len(weights) + 2) * np.finfo(np.float64).eps * total)
+    return _settle(sums, hashes, weights, error=4.0 * (len(weights) + 2) * _EPSILON * total)
 
 
 def _weight_of_set_bits(
-    hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int, dtype: type[np.floating[object]]
+    hashes: NDArray[np.uint64],
+    weights: NDArray[np.float64],
+    bits: int,
+    dtype: type[np.float32] | type[np.float64],
 ) -> NDArray[np.float64]:
     """Component i: the weights of the features whose hash has bit i."""
     sums = np.zeros(bits)
@@ -95,7 +103,7 @@ def _settle(
 
 
 def from_sums(sums: NDArray[np.float64], zero_sum: int = 0) -> int:
-    """Turn component sums into a fingerprint: bit i is 1 where component i is > 0; a sum of 0 gives `zero_sum`."""
+    """Turn component sums into a fingerprint: bit i is 1 where component i is > 0, or `zero_sum` where it is 0."""
     ones = sums > 0 if zero_sum == 0 else sums >= 0
     return int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little")
 
@@ -119,7 +127,9 @@ def simhash(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int,
     return from_sums(bit_sums(hashes, weights, bits), zero_sum)
 
 
-def fingerprint(bag: Mapping[str, float], hash_: str | Hash = "xxh3_64", bits: int = 64, zero_sum: int = 0) -> int | None:
+def fingerprint(
+    bag: Mapping[str, float], hash_: str | Hash = "xxh3_64", bits: int = 64, zero_sum: int = 0
+) -> int | None:
     """Fingerprint of a bag of weighted features; None for an empty bag, or one in which nothing has weight.
 
     Raises:

@@ -1,10 +1,11 @@
 """Fingerprints as values: their width, their print, and the Hamming distance between them.
 
-A fingerprint travels as a Python int; its width travels with the profile. Bit 0 is the *leftmost* (most significant)
-bit in print, and hex has bits / 4 digits, zero padded. Where no profile stands by, `Fingerprint` carries the width along.
+A fingerprint travels as a Python int; its width travels with the profile. Bit 0 is the *leftmost* (most
+significant) bit in print, and hex has bits / 4 digits, zero padded. Where no profile stands by,
+`Fingerprint` carries the width along.
 
-Worked example at 8 bits: 00101110 and 00001111 give 00100001 under XOR, so their distance is 2; the first bit that
-differs is bit 2.
+Worked example at 8 bits: 00101110 and 00001111 give 00100001 under XOR, so their distance is 2; the first
+bit that differs is bit 2.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def to_binary(value: int, bits: int) -> str:
 
 
 def distance(a: int, b: int, bits: int) -> int:
-    """Number of bits in which two fingerprints of `bits` bits differ; raises WidthError if one is no such fingerprint."""
+    """Number of bits in which two fingerprints differ; raises WidthError if one is wider than `bits`."""
     _check_fits(a, bits)
     _check_fits(b, bits)
     return (a ^ b).bit_count()
@@ -83,14 +84,15 @@ def near(a: int, b: int, k: int, bits: int) -> bool:
 
 
 def distances(one: int, many: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint8]:
-    """Hamming distance of one 64-bit fingerprint to many; shape (n,). Raises WidthError where one is wider than 64 bits."""
+    """Hamming distance of one 64-bit fingerprint to many; shape (n,). Raises WidthError if `one` is wider."""
     _check_fits(one, 64)
     stored = many if isinstance(many, np.ndarray) else np.fromiter(many, dtype=np.uint64)
-    return np.bitwise_count(stored ^ np.uint64(one))
+    counted: NDArray[np.uint8] = np.bitwise_count(stored ^ np.uint64(one))
+    return counted
 
 
 def first_difference(a: int, b: int, bits: int) -> int | None:
-    """Position, from 0 at the left, of the first bit in which two fingerprints differ; None if they are equal.
+    """Position, from 0 at the left, of the first bit that differs; None if the two are equal.
 
     The compressed tables of Manku et al. (WWW 2007, section 3.2) store this position h and the bits after it:
     11011011 after 11011001 is h = 6 and the rest "1".

@@ -1,10 +1,11 @@
-"""Hash functions of features, by name, behind one small interface: a text in, an integer of a known width out.
+"""Hash functions of features, by name: a text in, an integer of a known width out.
 
-Only the hashing of single features lives here. A simhash takes the *low* f bits of a feature's hash; a hash narrower
-than the fingerprint would leave bits that no feature ever sets, and is refused (`ProfileError`).
+Only the hashing of single features lives here. A simhash takes the *low* f bits of a feature's hash; a hash
+narrower than the fingerprint would leave bits that no feature ever sets, and is refused (`ProfileError`).
 
-Hashes over bytes see UTF-8; lone surrogates, which UTF-8 cannot hold, are encoded as CESU-like three-byte sequences
-("surrogatepass") so that no text raises. The multiplicative string hash sees code points, as its publications do.
+Hashes over bytes see UTF-8; a lone surrogate, which UTF-8 cannot hold, is encoded as three bytes all the
+same ("surrogatepass"), so that no text raises. The multiplicative string hash sees code points, as its
+publications do.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Hash:
 
     name: str
     bits: int
-    of_bytes: Callable[[bytes], int] | None = None
+    of_bytes: Callable[[bytes], int] = hash
     of_text: Callable[[str], int] | None = None
 
     def __call__(self, feature: str) -> int:
@@ -59,12 +60,11 @@ class Hash:
         # Both maps run in C with str.encode; `utf8` in Python costs as much as hashing itself.
         if self.of_text is not None:
             return map(self.of_text, features)
-        assert self.of_bytes is not None
         return map(self.of_bytes, map(encode, features))
 
 
 def as_words(values: Iterable[int], bits: int) -> NDArray[np.uint64]:
-    """Lay integers of `bits` bits out for NumPy: shape (n,), or (n, words) above 64 bits, most significant word first.
+    """Lay integers out for NumPy: shape (n,), or (n, words) above 64 bits, most significant word first.
 
     >>> as_words([1, (7 << 64) + 5], 128).tolist()
     [[0, 1], [7, 5]]
@@ -87,8 +87,9 @@ def fnv1a_64(data: bytes) -> int:
 def jenkins_64(data: bytes, seed: int = 0) -> int:
     """Bob Jenkins' lookup3 `hashlittle2` (public domain, May 2006) as one 64-bit number.
 
-    The C++ simhash of the cppjieba family seeds the primary word with the high half of `seed`, the secondary with the low
-    half, and puts the primary result into the high half. Jenkins' own suggestion is the other way round.
+    The C++ simhash of the cppjieba family seeds the primary word with the high half of `seed`, the secondary
+    with the low half, and puts the primary result into the high half. Jenkins' own suggestion is the other
+    way round.
     """
     primary, secondary = seed >> 32, seed & _MASK_32
     a = b = (0xDEADBEEF + len(data) + primary) & _MASK_32
@@ -122,7 +123,7 @@ def _jenkins_mix(a: int, b: int, c: int) -> tuple[int, int, int]:
 
 
 def _jenkins_final(a: int, b: int, c: int) -> tuple[int, int]:
-    """Scramble the last block; returns (b, c). Seven rounds; each one stirs the word after next by the one before it."""
+    """Scramble the last block in seven rounds, the roles of the words turning; returns (b, c)."""
     for by in (14, 11, 25, 16, 4, 14, 24):
         c = ((c ^ b) - _rotate(b, by)) & _MASK_32
         a, b, c = b, c, a
@@ -130,9 +131,10 @@ def _jenkins_final(a: int, b: int, c: int) -> tuple[int, int]:
 
 
 def string_hash(text: str, bits: int) -> int:
-    """Multiplicative string hash with 1000003 over code points (CPython's before 3.4; the published Python simhash).
+    """Multiplicative string hash with 1000003 over code points (CPython's before 3.4).
 
-    Kept exactly as published, down to an empty text giving 0; at `bits` bits where CPython had a machine word.
+    Kept exactly as the published Python simhash has it, down to an empty text giving 0; at `bits` bits where CPython had a machine
+    word.
     """
     if not text:
         return 0
@@ -179,7 +181,9 @@ def named(name: str) -> Hash:
     width = name.removeprefix(STRING_HASH)
     if name.startswith(STRING_HASH) and width.isdecimal() and MIN_BITS <= int(width) <= MAX_BITS:
         return Hash(name, int(width), of_text=partial(string_hash, bits=int(width)))
-    raise ProfileError(f"no hash is named {name!r}; there are {', '.join(NAMES)} ({MIN_BITS} to {MAX_BITS} bits)")
+    raise ProfileError(
+        f"no hash is named {name!r}; there are {', '.join(NAMES)} ({MIN_BITS} to {MAX_BITS} bits)"
+    )
 
 
 def of_callable(function: Callable[[str], int], bits: int, name: str | None = None) -> Hash:

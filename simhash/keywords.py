@@ -1,7 +1,7 @@
 """jieba's keywords with their scores: TF-IDF and TextRank, with one's own stop words and user dictionary.
 
-jieba's global tokenizer and extractors are left alone: what one profile adds, another must not see. All recipes without
-user words share one tokenizer; each set of user words gets its own (100 MB).
+jieba's global tokenizer and extractors are left alone: what one profile adds, another must not see. All
+recipes without user words share one tokenizer; each set of user words gets its own (100 MB).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Method = Literal["tfidf", "textrank"]
 
 _BLOCK_CHARACTERS = 4096
-# jieba takes time quadratic in a run of unknown Han, and some 150 bytes for each character of an unbroken block.
+# jieba takes time quadratic in a run of unknown Han, and 150 bytes for each character of an unbroken block.
 _TOO_LONG = re.compile(
     f"[\u4e00-\u9fd5]{{{HAN_RUN_CHARACTERS}}}|[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]{{{_BLOCK_CHARACTERS}}}"
 )
@@ -41,7 +41,7 @@ class UserWord:
     def __post_init__(self) -> None:
         if not self.word or self.frequency == 0:
             # Frequency 0 means "split always", which jieba keeps in a table shared by all tokenizers.
-            raise ProfileError(f"a user word needs letters and a frequency above 0: {self.word!r} {self.frequency}")
+            raise ProfileError(f"no user word: {self.word!r} with frequency {self.frequency}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,9 @@ def _tokenizer(user_words: tuple[UserWord, ...]) -> jieba.Tokenizer:
 
 
 @lru_cache(maxsize=16)
-def _extractor(method: Method, stop_words: tuple[str, ...], user_words: tuple[UserWord, ...]) -> TFIDF | TextRank:
+def _extractor(
+    method: Method, stop_words: tuple[str, ...], user_words: tuple[UserWord, ...]
+) -> TFIDF | TextRank:
     from jieba import analyse, posseg
 
     tokenizer = _tokenizer(user_words)
@@ -108,13 +110,13 @@ def _extractor(method: Method, stop_words: tuple[str, ...], user_words: tuple[Us
 
 
 def read_stop_words(path: Path) -> tuple[str, ...]:
-    """Read a stop-word file: UTF-8, a word a line; sorted, lower case, so that equal lists are equal recipes."""
+    """Read stop words: UTF-8, one a line; lower case, sorted, so that equal lists are equal recipes."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     return tuple(sorted({line.strip().lower() for line in lines} - {""}))
 
 
 def read_user_words(path: Path) -> tuple[UserWord, ...]:
-    """Read a user dictionary in jieba's format: UTF-8, a line of word, frequency and tag, the last two optional."""
+    """Read a user dictionary of jieba's: UTF-8, a line of word, frequency and tag, the last two optional."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines())
     return tuple(_user_word(line) for line in lines if line)
 

@@ -1,15 +1,16 @@
 """Profiles: the full recipe from a page's text to its signature, as data, under a short name and a version.
 
-An index stores the recipe of its profile; equal recipes give equal signatures, on any machine. Changing anything in a recipe
-means a new version. Nothing here depends on anything but the arguments.
+An index stores the recipe of its profile; equal recipes give equal signatures, on any machine. Changing
+anything in a recipe means a new version. Nothing here depends on anything but the arguments.
 
-What the features of a text are is said in `features`, `keywords` and `shingles`; how they become bits in `fingerprint`.
+What the features of a text are is said in `features`, `keywords` and `shingles`; how they become bits in
+`fingerprint`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import CharacterGrams, Normalisation, ScriptRuns, Words, normalise
+from simhash.features import FOLDED, CharacterGrams, Normalisation, ScriptRuns, Words, normalise
 from simhash.fingerprint import fingerprint, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
@@ -29,7 +30,8 @@ VERIFIER_BITS = 64
 Scheme = ScriptRuns | Words | CharacterGrams | Keywords
 Weighting = Literal["one", "count", "score"]
 Rounding = Literal["none", "up", "nearest"]
-_ROUND = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
+_Rounds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+_ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,11 @@ class Signature:
     """What a page is recognised by.
 
     Attributes:
-        fingerprint: the gate's simhash, or None: too few features for near matching, only the digest may match.
-        verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
-        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes if there is no text.
-        features: how many features the text has, each as often as it occurs (keywords: once each).
+        fingerprint: the gate's simhash, or None: too few features for near matching, only the digest may
+        match. verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
+        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes if there
+        is no text. features: how many features the text has, each as often as it occurs (keywords: once
+        each).
     """
 
     fingerprint: int | None
@@ -51,7 +54,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weight of a feature: 1 ("one"), its count, at most `cap`, or the score that its scheme gives (keywords)."""
+    """Weight of a feature: 1 ("one"), its count or its scheme's score (keywords); at most `cap`."""
 
     by: Weighting = "count"
     cap: int | None = None
@@ -67,13 +70,15 @@ class Weights:
         """Weights of features with these counts or scores; same shape."""
         if self.by == "one":
             return np.ones_like(values)
-        weights: NDArray[np.float64] = _ROUND[self.rounding](values)
+        weights = _ROUND[self.rounding](values)
         return weights if self.cap is None else np.minimum(weights, self.cap)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A recipe. Two texts match when the gate's fingerprints differ in at most `reach` bits and the verifiers in at most
+    """A recipe.
+
+    Two texts match when the gate's fingerprints differ in at most `reach` bits and the verifiers in at most
     `verifier_reach`; within `k` bits the index finds every match.
 
     Raises:
@@ -103,10 +108,11 @@ class Profile:
                 raise ProfileError(f"profile {self.name}: {message}")
 
     def _faults(self) -> Iterator[tuple[bool, str]]:
-        yield not 0 <= self.k <= self.reach < self.bits, f"needs 0 <= k {self.k} <= reach {self.reach} < {self.bits} bits"
+        unordered = not 0 <= self.k <= self.reach < self.bits
+        yield unordered, f"needs 0 <= k ({self.k}) <= reach ({self.reach}) < bits ({self.bits})"
         yield self.zero_sum not in (0, 1), f"a zero sum gives 0 or 1, not {self.zero_sum}"
         yield self.min_features < 1, f"min_features is at least 1, not {self.min_features}"
-        yield (self.verifier is None) != (self.verifier_reach is None), "a verifier and its reach come together"
+        yield (self.verifier is None) != (self.verifier_reach is None), "a verifier needs a reach"
         scored = isinstance(self.features, Keywords)
         yield scored and self.weights.by == "count", "keywords have scores, not counts"
         yield not scored and self.weights.by == "score", "only keywords have scores"
@@ -120,7 +126,7 @@ class Profile:
         """
         normal = normalise(text)
         digest = text_digest(normal) or f"raw:{xxhash.xxh3_128_hexdigest(raw)}"
-        tally = self._tally(normal if self.normalisation == "nfkc-casefold" else normalise(text, self.normalisation))
+        tally = self._tally(normal if self.normalisation == FOLDED else normalise(text, self.normalisation))
         weights = self.weights.of(tally.values)
         if tally.count < self.min_features or not weights.any():
             return Signature(None, None, digest, tally.count)
@@ -128,21 +134,19 @@ class Profile:
         return Signature(gate, self._verify(normal, tally.tokens), digest, tally.count)
 
     def signature_of_html(self, html: str, raw: bytes) -> Signature:
-        """Signature of a page whose main text this profile's extractor finds; raises PageError as `extract_text` does."""
+        """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
         from simhash.extract import extract_text
 
         return self.signature(extract_text(html, self.extractor), raw)
 
     def fingerprint_of_bag(self, bag: Mapping[str, float]) -> int | None:
-        """Fingerprint of features that somebody else has weighted, with this profile's hash and width."""
+        """Fingerprint of features that somebody else has weighted; None for an empty bag."""
         return fingerprint(bag, self._hash, self.bits, self.zero_sum)
 
     def recipe(self) -> dict[str, object]:
         """Everything that decides a signature, for JSON; equal recipes are the same profile."""
-        parts = {"features": self.features, "verifier": self.verifier}
-        named = {name: part and {"scheme": type(part).__name__, **_plain(part)} for name, part in parts.items()}
-        plain = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        return {**plain, **named, "weights": _plain(self.weights), "hash": self._hash.name}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name}
 
     def _tally(self, text: str) -> _Tally:
         if isinstance(self.features, Keywords):
@@ -173,14 +177,9 @@ class Profile:
         return simhash(grams, np.ones(len(grams)), VERIFIER_BITS)
 
 
-_PLAIN_FIELDS = (
-    "name version extractor normalisation bits zero_sum k reach verifier_reach min_features".split()
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """Distinct features of a text: hashes (n,) or (n, words), counts or scores (n,), their total number, token hashes."""
+    """Distinct features of a text: hashes (n,) or (n, words), counts or scores (n,), total number; tokens."""
 
     hashes: NDArray[np.uint64]
     values: NDArray[np.float64]
@@ -194,9 +193,13 @@ def _counted(parts: list[NDArray[np.uint64]], tokens: NDArray[np.uint64] | None)
     return _Tally(hashes, counts.astype(np.float64), len(every), tokens)
 
 
-def _plain(part: Scheme | TokenShingles | Weights) -> dict[str, object]:
-    """Fields as JSON has them: lists for tuples."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(part).items()}
+def _plain(value: object) -> object:
+    """A part of a recipe as JSON has it: an object with its class's name, a list for a tuple."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {"is": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return value
 
 
 def text_digest(normal: str) -> str | None:
@@ -210,16 +213,16 @@ def text_digest(normal: str) -> str | None:
 
 
 def _collapsed(text: str) -> Iterator[str]:
-    """The text with each run of white space as one space, none at the ends; in parts, so that memory stays small."""
-    gap = ""
+    """The text with each run of white space as one space, none at the ends; in parts, to bound memory."""
+    started = spaced = False
     for start in range(0, len(text), PIECE_CHARACTERS):
         part = text[start : start + PIECE_CHARACTERS]
         words = " ".join(part.split())
         if words:
-            yield f"{' ' if gap == ' ' or gap and part[0].isspace() else ''}{words}"
-            gap = " " if part[-1].isspace() else "none"
-        elif gap:
-            gap = " "
+            yield " " + words if started and (spaced or part[0].isspace()) else words
+            started, spaced = True, part[-1].isspace()
+        else:
+            spaced = True
 
 
 DEFAULT = Profile(
@@ -251,9 +254,10 @@ TUTORIAL = Profile(
     normalisation="none",
     hash="string_128",
 )
-"""After the published Python tutorial: text cut and joined by "|", 10 keywords, the low 64 bits of the 128-bit string hash.
+"""After the published Python tutorial: cut and joined by "|", top 10, low 64 bits of the 128-bit string hash.
 
-Weights are rounded up to whole numbers: rounded down, most are 0 and with them the fingerprint of every short text.
+Weights are rounded up to whole numbers: rounded down, most are 0 and with them the fingerprint of every
+short text.
 """
 
 _BY_NAME = {profile.name: profile for profile in (DEFAULT, JIEBA_KEYWORDS, TUTORIAL)}

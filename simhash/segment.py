@@ -1,11 +1,12 @@
-"""Where tokens begin and end: characters sorted into kinds, runs of a kind, and the words inside a run of Han.
+"""Where tokens begin and end: kinds of characters, runs of a kind, and the words inside a run of Han.
 
-Everything here works on *normalised* text (`features.normalise`). Kinds come from one table over all code points, so that
-another implementation with the same table finds the same tokens.
+Everything here works on *normalised* text (`features.normalise`). Kinds come from one table over all code
+points, so that another implementation with the same table finds the same tokens.
 
-jieba (the segmenter of Han text) loads 0.9 s and 100 MB when first needed, and never through its cache in the temporary
-directory: that file is shared between users and decides how text is cut, so a stale or planted one would change
-fingerprints. rjieba, 14 times as fast, stands in where it is installed and cuts `SAMPLE` as jieba does.
+jieba (the segmenter of Han text) loads 0.9 s and 100 MB when first needed, and never through its cache in
+the temporary directory: that file is shared between users and decides how text is cut, so a stale or planted
+one would change fingerprints. rjieba, 14 times as fast, stands in where it is installed and cuts `SAMPLE` as
+jieba does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 LETTER = 1
 """Letters and digits of scripts that put spaces between words (Hangul has its own kind)."""
 MARK = 2
-"""Combining marks: they continue a word but begin none. Variation selectors are no marks here, they separate."""
+"""Combining marks: they continue a word but begin none. Variation selectors separate instead."""
 HANGUL = 4
 HAN = 8
 KANA = 16
@@ -45,11 +46,11 @@ _LAST_LETTER = 0x3FFFF
 _CODE_POINTS = 0x110000
 
 PIECE_CHARACTERS = 1 << 18
-"""A text is taken apart in pieces of at most so many characters, so that memory for tokens does not grow with a page."""
+"""A text is taken apart in pieces of at most so many characters: memory for tokens is bounded."""
 
 HAN_RUN_CHARACTERS = 256
-"""Longer runs of Han are cut: jieba's handling of unknown characters copies its path at every step, quadratic in the run.
-Sentences end long before (the longest run in 8,184 real pages has 78)."""
+"""Longer runs of Han are cut: jieba's handling of unknown characters copies its path at every step,
+quadratic in the run. Sentences end long before (the longest run in 8,184 real pages has 78)."""
 
 _OTHER_HAN = "[\u3005-\u3007\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
 _HAN_RUN = re.compile(f"[\u4e00-\u9fd5]{{1,{HAN_RUN_CHARACTERS}}}|{_OTHER_HAN}")
@@ -57,7 +58,7 @@ _HAN_RUN = re.compile(f"[\u4e00-\u9fd5]{{1,{HAN_RUN_CHARACTERS}}}|{_OTHER_HAN}")
 
 @cache
 def kinds_table() -> NDArray[np.uint8]:
-    """Kind of every code point, shape (0x110000,); 0 separates tokens. Follows Python's version of Unicode (3.11: 14.0)."""
+    """Kind of every code point, shape (0x110000,); 0 separates. Python's Unicode (3.11: version 14.0)."""
     table = np.zeros(_CODE_POINTS, dtype=np.uint8)
     every = "".join(map(chr, range(_LAST_LETTER + 1)))
     for run in re.finditer(r"[^\W_]+", every):
@@ -114,7 +115,7 @@ class Piece:
         return zip(edges[::2], edges[1::2], strict=True)
 
     def runs(self, kinds: int, marks: int = 0) -> list[str]:
-        """Longest runs of these kinds and of the marks within or after them; marks before a run's first letter fall off."""
+        """Longest runs of these kinds and the marks after them; marks before the first letter fall off."""
         text = self.text
         if not self.present & kinds:
             return []
@@ -134,7 +135,7 @@ class Piece:
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """Cut a text into pieces of at most PIECE_CHARACTERS, each after its last separator (a run longer than that is cut)."""
+    """Cut a text into pieces of at most PIECE_CHARACTERS, each after a separator unless a run is longer."""
     start = 0
     while len(text) - start > PIECE_CHARACTERS:
         window = Piece(text[start : start + PIECE_CHARACTERS])
@@ -154,7 +155,7 @@ def han_words(text: str) -> list[str]:
 
 
 def new_tokenizer() -> jieba.Tokenizer:
-    """Build a jieba tokenizer of one's own with the dictionary that comes with jieba, read past any cache file."""
+    """Build a jieba tokenizer of one's own with the dictionary that jieba brings, past any cache file."""
     import jieba
 
     jieba.setLogLevel(logging.CRITICAL)
@@ -173,7 +174,7 @@ def _shared_tokenizer() -> jieba.Tokenizer:
 
 
 def shared_tokenizer() -> jieba.Tokenizer:
-    """Return the one tokenizer without user words; never change it. (It is not jieba's global one, which others may.)"""
+    """Return the one tokenizer without user words; never change it (others may change jieba's own)."""
     with _loading:
         return _shared_tokenizer()
 
@@ -235,5 +236,5 @@ SAMPLE = (
     "爨龑/靐/齉/爩/麤/鱻",
     "的/了/是/在/我/有/和/就/不/人/都/一上/也/很/到/说/要/去/你",
 )
-"""Texts as jieba 0.42.1 cuts them: ambiguous, rare, traditional and unknown words, names, numbers. A test holds jieba to
-them, and compares the two segmenters on random text."""
+"""Texts as jieba 0.42.1 cuts them: ambiguous, rare, traditional and unknown words, names, numbers. A test
+holds jieba to them, and compares the two segmenters on random text."""
