@@ -14,7 +14,18 @@ from itertools import chain
 from typing import Literal
 
 from simhash.errors import ProfileError
-from simhash.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece, pieces
+from simhash.segment import (
+    HAN,
+    HANGUL,
+    KANA,
+    LETTER,
+    MARK,
+    PIECE_CHARACTERS,
+    UNSPACED,
+    UNSPACED_MARK,
+    Piece,
+    pieces,
+)
 
 JOINER = "\x1f"
 """Stands between the words of a super-token; no word can hold this control character."""
@@ -143,6 +154,5 @@ class CharacterGrams:
     def __call__(self, text: str) -> Iterator[list[str]]:
         """Features of a text, in slices of PIECE_CHARACTERS n-grams."""
         text = " ".join(text.split())
-        step = 1 << 18
-        for start in range(0, max(1, len(text) - self.n + 1), step):
-            yield character_grams(text[start : start + step + self.n - 1], self.n)
+        for start in range(0, max(1, len(text) - self.n + 1), PIECE_CHARACTERS):
+            yield character_grams(text[start : start + PIECE_CHARACTERS + self.n - 1], self.n)

@@ -32,6 +32,9 @@ from simhash.hashes import Hash, wide_enough
 ROWS_AT_ONCE = 16_384
 """Features whose bits are unpacked together, however many a page has: 64 bits take 4 MB as float32."""
 
+MAX_TOTAL = 2.0**1000
+"""The weights of a page stay below this together, safely below where doubles overflow."""
+
 _EXACT_IN_FLOAT32 = 2.0**24
 _EXACT_IN_FLOAT64 = 2.0**53
 _EPSILON = 2.0**-52
@@ -60,11 +63,11 @@ def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int
         bits: width of the fingerprint.
 
     Raises:
-        ValueError: a weight is not finite, or the weights' sum is not.
+        ValueError: a weight is not finite, or they are MAX_TOTAL and more together.
     """
     total = float(np.abs(weights).sum())
-    if not math.isfinite(total):
-        raise ValueError(f"weights must be finite and add up to a finite sum, not {total}")
+    if not total < MAX_TOTAL:
+        raise ValueError(f"weights must be finite and together below 2**1000, not {total}")
     whole = bool(np.all(weights == np.rint(weights)))
     single = whole and total < _EXACT_IN_FLOAT32
     set_bits = _weight_of_set_bits(hashes, weights, bits, np.float32 if single else np.float64)
@@ -103,7 +106,7 @@ def _settle(
 
 
 def from_sums(sums: NDArray[np.float64], zero_sum: int = 0) -> int:
-    """Turn component sums into a fingerprint: bit i is 1 where component i is > 0, or `zero_sum` where it is 0."""
+    """Turn component sums into a fingerprint: 1 where a sum is > 0, `zero_sum` where it is 0."""
     ones = sums > 0 if zero_sum == 0 else sums >= 0
     return int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little")
 

@@ -39,11 +39,11 @@ class Signature:
     """What a page is recognised by.
 
     Attributes:
-        fingerprint: the gate's simhash, or None: too few features for near matching, only the digest may
-        match. verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
-        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes if there
-        is no text. features: how many features the text has, each as often as it occurs (keywords: once
-        each).
+        fingerprint: the gate's simhash, or None: too little for near matching, only the digest may match.
+        verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
+        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes where the
+            text is empty; 32 hexadecimal digits.
+        features: how many features the text has, each as often as it occurs (keywords: once each).
     """
 
     fingerprint: int | None
@@ -131,7 +131,10 @@ class Profile:
         if tally.count < self.min_features or not weights.any():
             return Signature(None, None, digest, tally.count)
         gate = simhash(tally.hashes, weights, self.bits, self.zero_sum)
-        return Signature(gate, self._verify(normal, tally.tokens), digest, tally.count)
+        verifier = self._verify(normal, tally.tokens)
+        if verifier is None and self.verifier is not None:
+            return Signature(None, None, digest, tally.count)
+        return Signature(gate, verifier, digest, tally.count)
 
     def signature_of_html(self, html: str, raw: bytes) -> Signature:
         """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
@@ -174,7 +177,7 @@ class Profile:
         if tokens is None:
             tokens = np.concatenate([token_hashes(piece) for piece in pieces(normal)])
         grams = self.verifier.hashes(tokens)
-        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS)
+        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS) if len(grams) else None
 
 
 @dataclass(frozen=True, slots=True)
