@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from deploy.local.processes import Server
 
@@ -48,6 +49,13 @@ SECONDS, STEP = 3600, 15
 END = START + SECONDS
 
 
+class Sample(NamedTuple):
+    """One series of an answer: its labels and its value."""
+
+    labels: dict[str, str]
+    value: float
+
+
 class PrometheusServer(Server):
     """A Prometheus on a free port over the blocks in its directory; scrapes nothing."""
 
@@ -71,12 +79,12 @@ class PrometheusServer(Server):
         except (urllib.error.URLError, OSError):
             return False
 
-    def query(self, expression: str) -> list[str]:
-        """The values of an instant query at the end of the hour; raises when Prometheus refuses it."""
+    def query(self, expression: str) -> list[Sample]:
+        """The answer to an instant query at the end of the hour; raises when Prometheus refuses it."""
         fields = urllib.parse.urlencode({"query": expression, "time": END})
         with urllib.request.urlopen(f"http://{self.address}/api/v1/query?{fields}", timeout=30) as answer:
             result = json.load(answer)["data"]["result"]
-        return [series["value"][1] for series in result]
+        return [Sample(series["metric"], float(series["value"][1])) for series in result]
 
 
 def sample_blocks(directory: Path) -> None:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -282,11 +283,18 @@ def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def queries(dashboard: dict[str, Any]) -> list[str]:
-    """Every query of the dashboard, its variables filled in as Grafana would for a 15 s scrape interval."""
+def queries(dashboard: dict[str, Any]) -> list[tuple[str, str]]:
+    """Every query with its legend, its variables filled in as Grafana would for a 15 s scrape interval."""
     fill = {"$__rate_interval": "1m", "$__range": "1h", "$job": ".*", "$instance": ".*"}
-    found = [target["expr"] for panel in panels(dashboard) for target in panel["targets"]]
-    return [re.sub(r"\$\w+", lambda name: fill[name[0]], query) for query in found]
+    targets = [target for panel in panels(dashboard) for target in panel["targets"]]
+    return [
+        (re.sub(r"\$\w+", lambda name: fill[name[0]], target["expr"]), target["legendFormat"])
+        for target in targets
+    ]
+
+
+def expressions(dashboard: dict[str, Any]) -> str:
+    return "\n".join(query for query, _ in queries(dashboard))
 
 
 @pytest.fixture(scope="module")
@@ -305,9 +313,21 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 def test_every_query_of_the_dashboard_has_an_answer(
     prometheus: PrometheusServer, dashboard: dict[str, Any]
 ) -> None:
-    answers = {query: prometheus.query(query) for query in queries(dashboard)}
+    answers = {query: prometheus.query(query) for query, _ in queries(dashboard)}
     assert len(answers) >= 20
-    assert [query for query, values in answers.items() if not values or "NaN" in values] == []
+    unanswered = [query for query, samples in answers.items() if not samples]
+    undefined = [query for query, samples in answers.items() if any(isnan(s.value) for s in samples)]
+    assert (unanswered, undefined) == ([], [])
+
+
+def test_every_legend_names_labels_that_its_query_has(
+    prometheus: PrometheusServer, dashboard: dict[str, Any]
+) -> None:
+    for query, legend in queries(dashboard):
+        labels = set(re.findall(r"{{(\w+)}}", legend))
+        # `kind` of a unique page is empty, and Prometheus drops empty labels.
+        found = {label for sample in prometheus.query(query) for label in sample.labels}
+        assert labels == found, query
 
 
 def test_every_alert_can_be_evaluated(prometheus: PrometheusServer) -> None:
@@ -320,10 +340,10 @@ def metrics_in(text: str) -> set[str]:
 
 
 def test_dashboard_and_alerts_use_the_workers_metrics_and_no_others(dashboard: dict[str, Any]) -> None:
-    expressions = [alert["expr"] for alert in alerts()]
-    assert metrics_in("\n".join(queries(dashboard))) == METRICS.keys()
-    assert metrics_in("\n".join(expressions)) < METRICS.keys()
-    others = re.findall(r"\b(?!simhash_dedup_)(\w+)\{", "\n".join([*expressions, *queries(dashboard)]))
+    of_alerts = "\n".join(alert["expr"] for alert in alerts())
+    assert metrics_in(expressions(dashboard)) == METRICS.keys()
+    assert metrics_in(of_alerts) < METRICS.keys()
+    others = re.findall(r"\b(?!simhash_dedup_)(\w+)\{", of_alerts + expressions(dashboard))
     assert set(others) == {"up"}
 
 

@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ServerError as error:
         print(f"servers: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return code
 
 
@@ -86,10 +88,21 @@ def _with(options: argparse.Namespace) -> int:
             if server.start():
                 started.append(server)
         environment = {**os.environ, **_environment(servers)}
-        return subprocess.run(options.command, env=environment, check=False).returncode
+        return _run_as_group(options.command, environment)
     finally:
         for server in reversed(started):
             server.stop()
+
+
+def _run_as_group(command: list[str], environment: dict[str, str]) -> int:
+    # A group of its own: when we are told to end, so are the processes that the command started.
+    child = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        return child.wait()
+    except BaseException:
+        os.killpg(child.pid, signal.SIGTERM)
+        child.wait()
+        raise
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
