@@ -1,0 +1,234 @@
+"""What a page's markup would cost the HTML parsers, counted before they see it.
+
+HTML parsing is quadratic, or worse, on pages made for it: nested elements are searched through by every tag inside them,
+an unclosed <font> is opened again in every paragraph. `check_markup` counts these costs in one linear pass and refuses a
+page beyond `MarkupLimits`. The counts follow the tree that a parser would build closely, not exactly: void and self-ending
+elements, comments, scripts and quoted attributes are known, the repair of misnested tags is not. A page built against
+this very pass can still be slow; the caller's deadline stands behind it.
+
+Measured harmless at 10 MiB, hence without a limit: one huge attribute, text, comment, doctype or tag name; entities; bare `<`.
+"""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import islice
+
+from simhash.errors import PageError
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupLimits:
+    """The most of each cost that one page may have.
+
+    The seconds beside them are resiliparse 2.0.1's (or selectolax 1.0.2's, where said) on one core.
+    """
+
+    # Elements open at once. 20,000 nested <div> (100 kB) took 9 s, 10,000 <ul><li> in selectolax 4 s.
+    depth: int = 2_000
+    # The elements open around each tag, summed: 70 ns apiece whatever nests. 1 MB of <b>x</b> inside 900 <div>: 8 s.
+    steps: int = 20_000_000
+    # Tags, and for each the unclosed <b>, <font> and their like that may be opened again there: 3 us apiece.
+    # 10 MB of <b>x: 6 s. 100 kB of <p><font color=N>, or of <p>x after 1,000 such fonts: over 20 s.
+    elements: int = 500_000
+    # Attributes of a tag, squared, summed: a new one is compared with all. 11,000 in one tag: 0.3 s; 100,000: over 20 s.
+    # Repeated <html> and <body> tags gather theirs in one element: 67,000 there took over 20 s.
+    attribute_pairs: int = 100_000_000
+    # Different names of tags and attributes; the parser's table degrades. 110,000: 2 s; 1,000,000: over 20 s.
+    names: int = 30_000
+    # <option> elements: the parser goes through the <select> again for each. 11,000: 1 s; 110,000: over 20 s.
+    options: int = 10_000
+
+
+# The tokenizer of the HTML standard (13.2.5) as one regular expression. Its quantifiers are possessive: it never goes
+# back, so it is linear on any input. A quote opens a value only after `=`; what is not closed runs to the end.
+_STOP = r"[\t\n\f\r\ />]"
+_ATTRIBUTE = r"""
+    [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
+    (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
+"""
+# The first alternative is the usual spelling of the second, four times as fast.
+_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+"
+# A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
+_SCRIPT_TEXT = rf"""(?i:
+    (?: [^<]++ | <(?!/script{_STOP}|!--)
+      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{_STOP})
+                   | <script{_STOP} (?: [^<-]++ | -(?!->) | <(?!/script{_STOP}) )*+ (?:</script{_STOP})?+ )*+ (?:-->)?+
+    )*+
+)"""
+
+
+def _any_case(word: str) -> str:
+    """A pattern for a word in either case: `(?i:...)` is three times as slow at every tag."""
+    return "".join(f"[{letter}{letter.upper()}]" for letter in word)
+
+
+_RAW_NAMES = "|".join(map(_any_case, ("iframe", "noembed", "noframes", "style", "textarea", "title", "xmp")))
+# One token: an end tag, a start tag with its attributes and, of elements without inner markup, their text; or nothing.
+_TOKEN = re.compile(
+    rf"""<(?:
+      (/[a-zA-Z0-9:-]++)>
+    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) | ({_any_case("plaintext")}) )(?={_STOP})
+        | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
+      ({_ATTRIBUTES}) [\t\n\f\r\ /]*+ >?+
+      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){_STOP}) )*+ | (?(5) .*+))))
+    | !--(?: -?> | .*?(?:--!?>|\Z) )
+    | [!?/][^>]*+ >?+
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
+
+_Token = tuple[str, str, str, str, str, str, str]
+
+# Elements that never hold others, or that a parser ends by itself before the next of their kind.
+_NOT_NESTING = frozenset(
+    "area base basefont bgsound body br caption col colgroup dd dt embed frame h1 h2 h3 h4 h5 h6 head hr html iframe image "
+    "img input keygen li link meta noembed noframes optgroup option p param plaintext rb rp rt rtc script source style tbody "
+    "td textarea tfoot th thead title tr track wbr xmp".split()
+)
+# Their start tags end SVG and MathML (13.2.6.5).
+_BREAKOUT = frozenset(
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta nobr "
+    "ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
+)
+# A second one ends the first (13.2.6.4.7), so that at most one is open.
+_SINGLE = frozenset(("a", "button", "form", "nobr"))
+_FORMATTING = frozenset("a b big code em font i nobr s small strike strong tt u".split())
+# Of equal formatting elements a parser reopens three ("Noah's Ark", 13.2.4.3).
+_MAX_EQUAL_FORMATTING = 3
+_FOREIGN = ("math", "svg")
+
+
+def check_markup(html: str, limits: MarkupLimits) -> None:
+    """Refuse a page that would cost a parser too much; linear in its length.
+
+    Raises:
+        PageError: stage "extract"; names the limit, the count found and, where one tag is to blame, its position.
+    """
+    if _is_small(html, limits):
+        return
+    tokens: list[_Token] = _TOKEN.findall(html)
+    names = [(end or name).lower() for end, name, *_ in tokens]
+    counts = Counter(names)
+    _check_attributes(html, names, tokens, limits)
+    _check_names(counts, tokens, limits)
+    if counts["option"] > limits.options:
+        raise _refusal(
+            "options", limits.options, counts["option"], "<option> elements", html, names.index("option")
+        )
+    formatting = sum(counts[name] for name in _FORMATTING)
+    if len(tokens) > limits.depth or len(tokens) * (1 + formatting) > min(limits.elements, limits.steps):
+        _check_tree(html, names, tokens, limits)
+
+
+def _is_small(html: str, limits: MarkupLimits) -> bool:
+    """Whether so few characters and `<` exceed no limit, whatever they are: most pages need no closer look."""
+    tags, attributes = html.count("<"), len(html) // 2
+    return (
+        tags <= min(limits.depth, limits.options)
+        and tags * (tags + 1) // 2 <= min(limits.steps, limits.elements)
+        and attributes**2 <= limits.attribute_pairs
+        and attributes <= limits.names
+    )
+
+
+def _refusal(limit: str, most: int, found: int, what: str, html: str, token: int) -> PageError:
+    """The error for the token of that number; its position is looked up only now."""
+    position = next(islice(_TOKEN.finditer(html), token, None)).start()
+    return PageError("extract", f"markup limit {limit} = {most}: {found} {what} at character {position}")
+
+
+def _check_attributes(html: str, names: list[str], tokens: list[_Token], limits: MarkupLimits) -> None:
+    lengths = [len(token[5]) for token in tokens]
+    if sum(length * length for length in lengths) <= 4 * limits.attribute_pairs:
+        return  # an attribute has two characters at least
+    pairs, gathered = 0, Counter[str]()
+    for index, (name, token) in enumerate(zip(names, tokens, strict=True)):
+        count = len(_ATTRIBUTE_NAME.findall(token[5]))
+        if name in ("html", "body"):
+            pairs -= gathered[name] ** 2
+            gathered[name] += count
+            count = gathered[name]
+        pairs += count * count
+        if pairs > limits.attribute_pairs:
+            what = f"pairs of attributes, {count} in one <{name[:20]}>,"
+            raise _refusal("attribute_pairs", limits.attribute_pairs, pairs, what, html, index)
+
+
+def _check_names(counts: Counter[str], tokens: list[_Token], limits: MarkupLimits) -> None:
+    different = len(counts)
+    if sum(len(token[5]) for token in tokens) // 2 + different > limits.names:
+        attributes = {name.lower() for token in tokens for name in _ATTRIBUTE_NAME.findall(token[5])}
+        different += len(attributes)
+    if different > limits.names:
+        raise PageError(
+            "extract",
+            f"markup limit names = {limits.names}: {different} different names of tags and attributes",
+        )
+
+
+def _check_tree(html: str, names: list[str], tokens: list[_Token], limits: MarkupLimits) -> None:
+    tree = _OpenElements()
+    steps = elements = 0
+    for index, name in enumerate(names):
+        if name[:1] == "/":
+            tree.end(name[1:])
+        elif name and (name not in _NOT_NESTING or tree.foreign):
+            tree.start(name, *tokens[index][5:])
+        steps += tree.depth
+        elements += 1 + tree.formatting
+        if tree.depth > limits.depth or steps > limits.steps or elements > limits.elements:
+            raise _tree_refusal(html, index, limits, tree.depth, steps, elements)
+
+
+def _tree_refusal(
+    html: str, token: int, limits: MarkupLimits, depth: int, steps: int, elements: int
+) -> PageError:
+    if depth > limits.depth:
+        return _refusal("depth", limits.depth, depth, "elements open at once", html, token)
+    if steps > limits.steps:
+        return _refusal("steps", limits.steps, steps, "elements open around tags, in sum,", html, token)
+    return _refusal("elements", limits.elements, elements, "tags and elements opened again", html, token)
+
+
+@dataclass(slots=True)
+class _OpenElements:
+    """How many elements of each name a parser would have open; `foreign` are the <svg> and <math> among them."""
+
+    depth: int = 0
+    formatting: int = 0
+    foreign: int = 0
+    _open: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _reopened: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def start(self, name: str, attributes: str, raw: str) -> None:
+        """A start tag; `raw` is the text of a script and its like."""
+        if self.foreign and name in _BREAKOUT:
+            self._leave_foreign()
+        if self.foreign:
+            # In SVG a <style> or <title> holds markup: what was taken for its text may nest, and ends nowhere.
+            self._push(name, raw.count("<") + (not attributes.endswith("/")))
+        elif name not in _NOT_NESTING and not (name in _SINGLE and self._open[name]):
+            self._push(name, 1)
+            if name in _FORMATTING and (attributes or self._reopened[name] < _MAX_EQUAL_FORMATTING):
+                self._reopened[name] += 1
+                self.formatting += 1
+
+    def end(self, name: str) -> None:
+        """An end tag; one of nothing open changes nothing."""
+        if self._open[name]:
+            self._push(name, -1)
+            if self._reopened[name]:
+                self._reopened[name] -= 1
+                self.formatting -= 1
+
+    def _push(self, name: str, count: int) -> None:
+        self._open[name] += count
+        self.depth += count
+        if name in _FOREIGN:
+            self.foreign += count
+
+    def _leave_foreign(self) -> None:
+        for name in _FOREIGN:
+            self._push(name, -self._open[name])
