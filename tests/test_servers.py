@@ -203,12 +203,12 @@ def test_a_command_run_with_both_has_their_addresses_and_leaves_none(tmp_path: P
 
 
 def test_a_command_run_with_both_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    started = "sleep 600 & echo ready; wait"
+    started = "sleep 60 & echo ready; wait"
     command = [sys.executable, COMMAND, "with", "--dir", str(tmp_path), "sh", "-c", started]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         process.terminate()
-        process.communicate()  # ends when the last one that could still write, `sleep`, is gone
+        process.communicate(timeout=30)  # ends when the last one that could still write, `sleep`, is gone
     assert process.returncode == 128 + signal.SIGTERM
     assert servers("status", directory=tmp_path).stdout.count("not running") == 2
 
