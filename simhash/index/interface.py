@@ -195,8 +195,8 @@ class Index(Protocol):
     def rewind(self, partition: Partition, offset: int) -> None:
         """Lower (or raise) a partition's mark to `offset`: the operator announces a replay."""
 
-    def journalled(self, entry: Entry) -> bool:
-        """Whether the index holds a decision for this delivery of this page."""
+    def journalled(self, position: Position) -> bool:
+        """Whether the journal holds a decision for what stands at this position."""
 
     def documents(self) -> int:
         """How many representatives are stored."""

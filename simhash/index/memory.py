@@ -19,6 +19,7 @@ from simhash.index.interface import (
     IndexSpec,
     Neighbour,
     Partition,
+    Position,
     Record,
     Retention,
     Unique,
@@ -72,9 +73,9 @@ class MemoryIndex:
         """See `Index.rewind`."""
         self._marks[partition] = offset
 
-    def journalled(self, entry: Entry) -> bool:
+    def journalled(self, position: Position) -> bool:
         """See `Index.journalled`."""
-        return self._decided(entry) is not None
+        return position.offset in self._journal.get(position.partition, {})
 
     def documents(self) -> int:
         """See `Index.documents`."""

@@ -24,11 +24,12 @@ from simhash.index.interface import (
     IndexSpec,
     Neighbour,
     Partition,
+    Position,
     Record,
     Relation,
     Retention,
 )
-from simhash.index.layout import Layout, bucket_bits
+from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits
 from simhash.tables import Table, described
 
 CALL_SECONDS = 0.005
@@ -91,19 +92,25 @@ class RedisIndex:
             mark: bytes | None = self._client.hget(self._layout.journal(partition), "mark")
         return None if mark is None else int(mark)
 
+    def marks(self) -> dict[Partition, int]:
+        """The committed mark of every partition that the index has seen."""
+        start = f"{self._layout.name}:j:"
+        with translated():
+            keys = [key.decode() for key in self._client.scan_iter(f"{_escaped(start)}*", count=1000)]
+            found = [(key, self._client.hget(key, "mark")) for key in keys]
+        places = [(*key.removeprefix(start).rpartition(":")[::2], mark) for key, mark in found if mark is not None]
+        return {Partition(topic, int(number)): int(mark) for topic, number, mark in places}
+
     def rewind(self, partition: Partition, offset: int) -> None:
         """See `Index.rewind`."""
         with translated():
             self._client.hset(self._layout.journal(partition), "mark", str(offset))
 
-    def journalled(self, entry: Entry) -> bool:
+    def journalled(self, position: Position) -> bool:
         """See `Index.journalled`."""
-        if entry.position is None:
-            return False
-        field = entry.position.offset.to_bytes(6)
+        field = position.offset.to_bytes(OFFSET_BYTES)
         with translated():
-            found: bytes | None = self._client.hget(self._layout.journal(entry.position.partition), field)
-        return found is not None and found.startswith(entry.observation)
+            return bool(self._client.hexists(self._layout.journal(position.partition), field))
 
     def documents(self) -> int:
         """See `Index.documents`."""

@@ -1,0 +1,63 @@
+# Everything a newcomer runs. `make demo` first; `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A venv is tied to its path: in a folder that was moved or renamed it is made anew.
+PLACE := $(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
+STAMP := $(VENV)/.installed-$(PLACE)
+DEV_STAMP := $(VENV)/.installed-dev-$(PLACE)
+OUT ?= out
+
+.DEFAULT_GOAL := help
+.PHONY: help demo stream-demo test check servers bench lock clean needs-python
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: $(STAMP) ## judge the bundled sample with an embedded Redis; nothing to start
+	@mkdir -p $(OUT)
+	$(BIN)/python -m worker file samples/pages.jsonl.zst --out $(OUT)/verdicts.jsonl
+
+stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
+	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst
+
+test: $(DEV_STAMP) servers check ## all checks and tests, on a real Kafka and a real Redis
+	$(BIN)/python -m pytest
+
+check: $(DEV_STAMP) ## lint and types
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+servers: ## install what Kafka and Redis need as local processes
+	deploy/local/servers install
+
+bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one run
+	$(BIN)/python -m benchmarks
+
+lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
+	for extra in "" -dev; do \
+	  PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe \
+	    --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    $${extra:+--extra dev --extra fast} --output-file requirements$$extra.lock pyproject.toml || exit 1; \
+	done
+
+clean: ## remove what these targets made
+	rm -rf $(VENV) $(OUT) .cache build *.egg-info
+
+# A missing python3-venv shows only when it is used; name it before pip's traceback does.
+needs-python:
+	@command -v $(PYTHON) >/dev/null || { echo "python3 is missing: apt-get install python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, this is $$($(PYTHON) --version)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "venv is missing: apt-get install python3-venv"; exit 1; }
+
+$(STAMP): requirements.lock pyproject.toml Makefile | needs-python
+	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""The pipeline: crawled pages in, verdicts out, exactly once. Built on the library `simhash`."""

@@ -1,0 +1,107 @@
+"""`simhash-dedup inspect` and `simhash-dedup index …`: look into an index, and tell it what an operator knows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from simhash.index import Neighbour, Partition
+from simhash.index.redis import RedisIndex, existing_index
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.settings import Settings
+from worker.stores import connect
+
+
+def opened(settings: Settings) -> RedisIndex:
+    """The index that the settings name, as it is."""
+    return existing_index(connect(settings), settings.index_name)
+
+
+@click.command()
+@click.argument("what", metavar="URL-OR-FINGERPRINT")
+@click.option("--json", "as_json", is_flag=True, help="one JSON object a line")
+@settings_options((*INDEX, *LOGGING))
+def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None:
+    """Show what the index holds within reach of a fingerprint (hex, as verdicts have it) or of a stored URL.
+
+    A URL is looked for in all records, which takes a while in a large index. Exit code 1 when nothing is found.
+    """
+    index = opened(settings_of(config, flags))
+    found = _near(index, what)
+    for neighbour in found:
+        click.echo(_line(neighbour, index, as_json))
+    if not found:
+        click.echo(f"nothing within reach of {what}", err=True)
+        sys.exit(1)
+
+
+def _near(index: RedisIndex, what: str) -> list[Neighbour]:
+    digits = -(-index.spec.relation.design.bits // 4)
+    if re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", what):
+        return index.neighbours(int(what, 16))
+    own = [(fingerprint, record) for fingerprint, record in index.scan() if record.url == what]
+    found = [Neighbour(None, 0, record) for fingerprint, record in own if fingerprint is None]
+    fingerprints = dict.fromkeys(fingerprint for fingerprint, _ in own if fingerprint is not None)
+    return found + [neighbour for fingerprint in fingerprints for neighbour in index.neighbours(fingerprint)]
+
+
+def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str:
+    record, bits = neighbour.record, index.spec.relation.design.bits
+    fingerprint = None if neighbour.fingerprint is None else f"{neighbour.fingerprint:0{-(-bits // 4)}x}"
+    if not as_json:
+        return f"{neighbour.distance:3d}  {fingerprint or record.digest}  seq {record.seq}  {record.url}"
+    fields = {
+        "distance": neighbour.distance,
+        "fingerprint": fingerprint,
+        "verifier": None if record.verifier is None else f"{record.verifier:016x}",
+        "digest": record.digest,
+        "seq": record.seq,
+        "inserted_ms": record.inserted_ms,
+        "url": record.url,
+        "id": record.id,
+        "fetched_at": record.fetched_at,
+        "observation": record.observation.hex(),
+    }
+    return msgspec.json.encode(fields).decode()
+
+
+@click.group()
+def index() -> None:
+    """Tell an index what an operator knows."""
+
+
+@index.command()
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(0), multiple=True, help="only this partition; may be given again")
+@click.option("--to", "offset", type=click.IntRange(0), default=0, show_default=True, help="the offset to begin again at")
+@settings_options((*INDEX, *LOGGING))
+def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | None, **flags: Any) -> None:
+    """Announce that TOPIC will be read again from an offset: the group is rewound, or the topic was made again.
+
+    Workers refuse to judge pages whose verdicts are committed; this says that it is meant. Stop all workers of the
+    group first. Pages that are in the index keep their `unique` verdict and number; others are judged anew.
+    """
+    found = opened(settings_of(config, flags))
+    rewound = list(_rewind(found, topic, partition, offset))
+    for line in rewound:
+        click.echo(line)
+    if not rewound:
+        click.echo(f"the index knows no partition of {topic}: nothing to announce", err=True)
+        sys.exit(1)
+
+
+def _rewind(found: RedisIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
+    for partition, mark in sorted(found.marks().items()):
+        if partition.topic != topic or (only and partition.number not in only):
+            continue
+        if mark > offset:
+            found.rewind(Partition(*partition), offset)
+            yield f"{topic}[{partition.number}]: mark {mark} lowered to {offset}"
+        else:
+            yield f"{topic}[{partition.number}]: mark {mark} is not above {offset}"

@@ -1,0 +1,64 @@
+"""The command `simhash-dedup` and its subcommands."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from worker.cli.file import file
+from worker.cli.index import index, inspect
+from worker.cli.run import run
+from worker.cli.topics import topics
+from worker.failure import exit_code_of, report
+
+
+def _version() -> str:
+    try:
+        return version("simhash-dedup")
+    except PackageNotFoundError:
+        return "from the source tree"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(_version(), prog_name="simhash-dedup")
+def commands() -> None:
+    """Near-duplicate detection for web crawls: pages in, one `unique` or `duplicate` verdict a page out.
+
+    \b
+    Begin with files, nothing to start:
+      simhash-dedup file pages.jsonl --out verdicts.jsonl
+    then the same on a stream:
+      simhash-dedup topics          # make the Kafka topics
+      simhash-dedup run             # consume pages, emit verdicts, exactly once
+
+    Settings come from --config FILE (TOML), from the environment (SIMHASH_DEDUP_REDIS_URL=…) and from flags, the
+    later ones winning; `simhash-dedup run --print-config` shows what they come to.
+
+    \b
+    Exit codes: 0 done, 1 unforeseen or findings, 2 settings, 3 input files, 4 Kafka, 5 index, 6 rewound, 7 unreachable.
+    """
+
+
+for command in (run, file, topics, index, inspect):
+    commands.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; every foreseen error is one line on standard error and an exit code."""
+    try:
+        commands(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        report(error)
+        sys.exit(exit_code_of(error))

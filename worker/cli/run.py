@@ -1,0 +1,56 @@
+"""`simhash-dedup run`: the Kafka worker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from worker import http
+from worker.cli.options import settings_of, settings_options
+from worker.consumer import run_consumer
+from worker.settings import Settings
+from worker.status import Status
+from worker.supervisor import supervise
+
+
+@click.command()
+@click.option("--print-config", is_flag=True, help="print the settings this run would have, secrets masked, and exit")
+@settings_options()
+def run(print_config: bool, config: Path | None, **flags: Any) -> None:
+    """Consume pages from Kafka and emit one verdict a page, exactly once.
+
+    Runs until SIGTERM or Ctrl-C: the batch under way is finished and committed, the group is left. Start as many as
+    there are partitions, on as many machines as you like; --processes starts several here.
+
+    \b
+    Watch it:  curl localhost:9108/metrics    (and /healthz, /readyz)
+    """
+    settings = settings_of(config, flags)
+    if print_config:
+        _print(settings)
+    elif settings.processes > 1:
+        sys.exit(supervise(settings))
+    else:
+        _run_one(settings)
+
+
+def _run_one(settings: Settings) -> None:
+    registry, status = CollectorRegistry(), Status()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    server = http.serve(settings.metrics_address, registry, [status], settings.stuck_after)
+    try:
+        run_consumer(settings, registry, status)
+    finally:
+        if server:
+            server.shutdown()
+
+
+def _print(settings: Settings) -> None:
+    for name, value in settings.printable().items():
+        shown = "# none" if value is None else f'"{value}"' if isinstance(value, str) else value
+        click.echo(f"# {name} = none" if value is None else f"{name} = {shown}")

@@ -1,0 +1,104 @@
+"""One consumer of the group: everything put together from the settings, checked, run until told to stop, taken down."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from prometheus_client import CollectorRegistry
+
+from simhash.profiles import Profile
+from worker.fingerprinters import Fingerprinters
+from worker.judge import Recipe
+from worker.kafka import Session, Slot, largest_messages
+from worker.metrics import Metrics
+from worker.page import Limits
+from worker.pipeline import Parts, Pipeline
+from worker.settings import Settings
+from worker.status import Status, watch
+from worker.stores import configured_profile, connected_index
+
+log = logging.getLogger(__name__)
+
+
+def run_consumer(
+    settings: Settings,
+    registry: CollectorRegistry,
+    status: Status,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> None:
+    """Run one consumer in this process until SIGTERM or SIGINT.
+
+    Raises:
+        WorkerError, IndexFault: something that an operator must mend.
+    """
+    with stop_on_signals() as stopping:
+        profile = configured_profile(settings)
+        index = connected_index(settings, profile)
+        largest = largest_messages(settings)
+        slot = Slot(settings)
+        fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, deadline=settings.page_deadline)
+        watch(status, settings.stuck_after)
+        parts = Parts(
+            settings=settings,
+            profile=profile,
+            index=index,
+            fingerprinters=fingerprinters,
+            open_session=lambda: Session(settings, slot.name),
+            largest=largest,
+            metrics=Metrics(registry),
+            status=status,
+            on_step=on_step,
+        )
+        log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.name)
+        try:
+            Pipeline(parts, stopping).run()
+        finally:
+            fingerprinters.close()
+            slot.release()
+        log.info("stopped: all that was judged is committed")
+
+
+def check(settings: Settings) -> None:
+    """Everything that can be known to be wrong before a consumer joins the group.
+
+    Raises:
+        WorkerError, IndexFault: what is wrong.
+    """
+    connected_index(settings, configured_profile(settings))
+    largest_messages(settings)
+
+
+def recipe(settings: Settings, profile: Profile) -> Recipe:
+    """What the fingerprinting children must know."""
+    limits = Limits(
+        page=settings.max_page_bytes,
+        url=settings.max_url_bytes,
+        key=settings.max_key_bytes,
+        headers=settings.max_header_bytes,
+    )
+    return Recipe(profile.name, settings.page_format, limits)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second one ends the process at once."""
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        log.info("%s: finishing the batch under way", signal.Signals(number).name)
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

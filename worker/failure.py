@@ -1,0 +1,28 @@
+"""How the program ends when something is wrong: one clear line, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from simhash.errors import IndexFault, IndexUnreachable, SimhashError
+from worker.errors import INDEX_EXIT_CODE, UNREACHABLE_EXIT_CODE, WorkerError
+
+log = logging.getLogger(__name__)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code that an error ends the program with (see worker.errors)."""
+    if isinstance(error, WorkerError):
+        return error.exit_code
+    if isinstance(error, IndexUnreachable):
+        return UNREACHABLE_EXIT_CODE
+    return INDEX_EXIT_CODE if isinstance(error, IndexFault) else 1
+
+
+def report(error: BaseException) -> None:
+    """Say what was wrong; only what nobody foresaw gets a traceback."""
+    if isinstance(error, WorkerError | SimhashError):
+        print(f"simhash-dedup: {error}", file=sys.stderr)
+    else:
+        log.critical("unforeseen: %r", error, exc_info=error)

@@ -1,0 +1,148 @@
+"""Child processes that decode, extract and fingerprint: the work that needs a processor, and a deadline that can kill.
+
+A parser stuck in native code cannot be interrupted from within its process, so pages are prepared in children. Pages
+travel in chunks; when a chunk takes longer than the deadline or takes its child down, each of its pages is tried once
+more, alone, and the one that fails again is rejected. Results come back in the order of the records.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+
+from pebble import ProcessExpired, ProcessPool
+
+from worker.judge import Prepared, Recipe, Rejected, prepare
+from worker.records import RawRecord
+
+CHUNK_PAGES = 16
+CHUNK_BYTES = 1 << 20
+"""A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
+PAGES_PER_CHILD = 200_000
+"""A child is replaced after so many pages: native parsers that leak a little never leak much."""
+
+Outcome = Prepared | Rejected
+
+
+def _prepare_chunk(records: Sequence[RawRecord], recipe: Recipe) -> list[Outcome]:
+    return [_prepare_one(record, recipe) for record in records]
+
+
+def _prepare_one(record: RawRecord, recipe: Recipe) -> Outcome:
+    try:
+        return prepare(record, recipe)
+    except MemoryError:
+        raise  # says something about this moment, not about the page: tried again alone
+    except Exception as error:
+        return Rejected(record.source, "fingerprint", type(error).__name__, f"unexpected failure: {error!r:.500}")
+
+
+def _start_child() -> None:
+    """Leave Ctrl-C to the parent, and never outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(0)
+
+
+@dataclass
+class _Part:
+    """Neighbouring records that travel together."""
+
+    records: Sequence[RawRecord]
+    future: Future[list[Outcome]]
+    alone: bool = False
+
+
+@dataclass
+class Pending:
+    """A batch on its way through the children."""
+
+    pool: Fingerprinters
+    parts: list[_Part] = field(default_factory=list)
+
+    def ready(self, timeout: float) -> bool:
+        """Whether all results are there, waiting for them up to `timeout` seconds; failed chunks are tried again."""
+        end = time.monotonic() + timeout
+        while True:
+            wait([part.future for part in self.parts], timeout=max(0.0, end - time.monotonic()))
+            self.parts = [again for part in self.parts for again in self.pool.retried(part)]
+            if all(part.future.done() for part in self.parts):
+                return True
+            if time.monotonic() >= end:
+                return False
+
+    def results(self) -> list[Outcome]:
+        """The outcomes, in the order of the records; only once `ready`."""
+        return [outcome for part in self.parts for outcome in part.future.result()]
+
+
+class Fingerprinters:
+    """A pool of `processes` children that prepare records after `recipe`, each page within `deadline` seconds."""
+
+    def __init__(self, recipe: Recipe, processes: int, deadline: float) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["worker.judge"])
+        self._recipe = recipe
+        self._deadline = deadline
+        self._pool = ProcessPool(
+            max_workers=processes, max_tasks=PAGES_PER_CHILD // CHUNK_PAGES, initializer=_start_child, context=context
+        )
+
+    def submit(self, records: Sequence[RawRecord]) -> Pending:
+        """Begin to prepare `records`."""
+        return Pending(self, [self._part(chunk) for chunk in _chunks(records)])
+
+    def retried(self, part: _Part) -> Iterator[_Part]:
+        """The part itself unless it failed; else its pages one by one, or the rejection of a page already alone."""
+        error = part.future.exception() if part.future.done() else None
+        if error is None:
+            yield part
+        elif not isinstance(error, (TimeoutError, ProcessExpired, MemoryError)):
+            raise error
+        elif part.alone:
+            done: Future[list[Outcome]] = Future()
+            done.set_result([self._rejection(part.records[0], error)])
+            yield _Part(part.records, done, alone=True)
+        else:
+            yield from (self._part([record], alone=True) for record in part.records)
+
+    def close(self) -> None:
+        """End the children; what is still under way is dropped."""
+        self._pool.stop()
+        self._pool.join()
+
+    def _part(self, records: Sequence[RawRecord], alone: bool = False) -> _Part:
+        future = self._pool.schedule(_prepare_chunk, args=[records, self._recipe], timeout=self._deadline)
+        return _Part(records, future, alone)
+
+    def _rejection(self, record: RawRecord, error: BaseException) -> Rejected:
+        if isinstance(error, TimeoutError):
+            message = f"took longer than page_deadline = {self._deadline:g} s, twice"
+        else:
+            message = f"ended its process, twice: {error}"
+        return Rejected(record.source, "extract", type(error).__name__, message, by_chance=True)
+
+
+def _chunks(records: Sequence[RawRecord]) -> Iterator[list[RawRecord]]:
+    chunk: list[RawRecord] = []
+    size = 0
+    for record in records:
+        if chunk and (len(chunk) == CHUNK_PAGES or size > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(record)
+        size += len(record.value or b"")
+    if chunk:
+        yield chunk

@@ -1,0 +1,190 @@
+"""The decision: pages and an index in, verdicts out. No Kafka, no files, no clock.
+
+`prepare` does for one record all that needs no index (decode, extract, fingerprint) and may refuse it; it runs in child
+processes. `judge` asks the index about what `prepare` let through and cannot refuse anything any more, so that no
+page that is in the index is ever a dead letter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simhash.charset import decode as decode_charset
+from simhash.errors import PageError
+from simhash.extract import extract_text
+from simhash.index import Answer, Duplicate, Entry, Index, Partition, Position, Unique
+from simhash.profiles import Profile, Signature
+from simhash.profiles import profile as find_profile
+from worker.page import Limits, PageFormat, checked, decode_page, observation
+from worker.records import Page, RawRecord, Source
+from worker.verdict import Match, Verdict, source_fields
+
+
+class Recipe(NamedTuple):
+    """What `prepare` must know, small enough to travel to a child process."""
+
+    profile: str
+    page_format: PageFormat
+    limits: Limits
+
+
+class StageSeconds(NamedTuple):
+    """How long each stage of preparing a page took."""
+
+    decode: float
+    extract: float
+    fingerprint: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A page that can be judged."""
+
+    source: Source
+    observation: bytes
+    url: str
+    id: str | None
+    fetched_at: str | None
+    signature: Signature
+    seconds: StageSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that cannot be judged: a dead letter.
+
+    Attributes:
+        stage, error, message: where, what kind, and what was wrong, with the numbers.
+        by_chance: refused for what happened this time (a deadline, a lost process), not for what the page is.
+    """
+
+    source: Source
+    stage: str
+    error: str
+    message: str
+    by_chance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict, and what it cost."""
+
+    verdict: Verdict
+    candidates: int
+
+
+def prepare(record: RawRecord, recipe: Recipe) -> Prepared | Rejected:
+    """Decode, extract and fingerprint one record; the same result on every run."""
+    try:
+        return _prepare(record, recipe)
+    except PageError as error:
+        return rejected(record.source, error)
+
+
+def rejected(source: Source, error: PageError) -> Rejected:
+    """The rejection that an error means."""
+    return Rejected(source, error.stage, type(error).__name__, str(error))
+
+
+def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
+    profile = find_profile(recipe.profile)
+    start = time.perf_counter()
+    page = _page(record, recipe)
+    characters = _characters(page)
+    decoded = time.perf_counter()
+    text = extract_text(characters, profile.extractor) if page.is_html else characters
+    extracted = time.perf_counter()
+    signature = profile.signature(text, page.raw)
+    seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
+    value = record.value if record.value is not None else page.raw
+    own = observation(record.source, record.key, value)
+    return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds)
+
+
+def _page(record: RawRecord, recipe: Recipe) -> Page:
+    if record.page is not None:
+        return checked(record.page, recipe.limits)
+    return decode_page(record.key, record.value, recipe.page_format, recipe.limits)
+
+
+def _characters(page: Page) -> str:
+    if isinstance(page.content, str):
+        return page.content
+    return decode_charset(page.content, page.charset).text
+
+
+def judge(
+    pages: Sequence[Prepared],
+    index: Index,
+    profile: Profile,
+    committed: Mapping[Partition, int] | None = None,
+) -> list[Judged]:
+    """The verdict on each page, in order.
+
+    Args:
+        committed: for input topics, each partition's committed offset (see `Index.check_and_insert`); None for
+            inputs that have no offsets, whose decisions are not journalled.
+
+    Raises:
+        IndexFault: the index cannot answer; nothing is decided (hand the same pages in again).
+    """
+    entries = [entry_of(page, journalled=committed is not None) for page in pages]
+    answers = index.check_and_insert(entries, committed or {})
+    return [
+        Judged(_verdict(page, answer, profile), answer.candidates) for page, answer in zip(pages, answers, strict=True)
+    ]
+
+
+def entry_of(page: Prepared, journalled: bool) -> Entry:
+    """The page as the index sees it."""
+    source, signature = page.source, page.signature
+    position = Position(Partition(source.topic, source.partition), source.offset) if journalled else None
+    return Entry(
+        page.observation,
+        position,
+        signature.fingerprint,
+        signature.verifier,
+        signature.digest,
+        page.url,
+        page.id,
+        page.fetched_at,
+    )
+
+
+def _verdict(page: Prepared, answer: Answer, profile: Profile) -> Verdict:
+    signature, decision = page.signature, answer.decision
+    return Verdict(
+        url=page.url,
+        id=page.id,
+        verdict="unique" if isinstance(decision, Unique) else "duplicate",
+        match=_match(page, decision) if isinstance(decision, Duplicate) else None,
+        fingerprint=_hex(signature.fingerprint, profile.bits),
+        verifier=_hex(signature.verifier, 64),
+        digest=signature.digest,
+        features=signature.features,
+        profile=f"{profile.name}/{profile.version}",
+        seq=decision.seq if isinstance(decision, Unique) else None,
+        fetched_at=page.fetched_at,
+        observation=page.observation.hex(),
+        source=source_fields(page.source),
+    )
+
+
+def _match(page: Prepared, decision: Duplicate) -> Match:
+    record = decision.match
+    return Match(
+        url=record.url,
+        id=record.id,
+        distance=decision.distance,
+        kind="exact" if record.digest == page.signature.digest else "near",
+        same_url=record.url == page.url,
+        fetched_at=record.fetched_at,
+        seq=record.seq,
+    )
+
+
+def _hex(value: int | None, bits: int) -> str | None:
+    return None if value is None else f"{value:0{-(-bits // 4)}x}"

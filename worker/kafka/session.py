@@ -1,0 +1,259 @@
+"""One consumer and one transactional producer: records in; a batch of outgoing records and its offsets, atomically.
+
+The session keeps no page and decides nothing. It begins at the committed offsets (never resets by itself: a group
+without offsets starts where the settings say, an offset out of range is an error), and its transactions carry the
+group's metadata, so that a worker whose partitions have moved cannot commit (KIP-447).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import itertools
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import kafka.errors as errors
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from simhash.index import Partition
+from worker.errors import PositionRewound
+from worker.kafka.connect import client_options, translated
+from worker.records import Headers, Outgoing, RawRecord, Source
+from worker.settings import Settings
+
+PRODUCER_BATCH_BYTES = 256 << 10
+LINGER_MS = 5
+FETCH_BYTES = 16 << 20
+SEND_SECONDS = 60.0
+
+
+class Assigned(NamedTuple):
+    """A partition that has just become this worker's, and the offset at which it begins."""
+
+    partition: Partition
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a poll brought.
+
+    Attributes:
+        records: of partitions this worker owns, in order of their offsets.
+        headers: of each record, by its source.
+        gained: partitions to check before their records are used.
+        lost: partitions that are another worker's now: drop what is left of them.
+    """
+
+    records: Sequence[RawRecord]
+    headers: Mapping[Source, Headers]
+    gained: Sequence[Assigned]
+    lost: frozenset[Partition]
+
+
+class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Remembers what a poll changed; called within poll, where no call to the broker may be made."""
+
+    def __init__(self) -> None:
+        self.gained: set[TopicPartition] = set()
+        self.lost: set[TopicPartition] = set()
+
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        self.gained.update(assigned)
+
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        self.lost.update(revoked)
+        self.gained.difference_update(revoked)
+
+    def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
+        self.on_partitions_revoked(lost)
+
+
+class Session:
+    """See the module. One thread uses it.
+
+    Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError.
+    """
+
+    def __init__(self, settings: Settings, transactional_id: str) -> None:
+        self._settings = settings
+        self._rebalances = _Rebalances()
+        with translated(settings):
+            self._producer = KafkaProducer(**_producer_options(settings, transactional_id))
+            try:
+                self._producer.init_transactions()
+                self._consumer = KafkaConsumer(**_consumer_options(settings))
+            except BaseException:
+                self._producer.close(timeout=0)
+                raise
+            self._consumer.subscribe([settings.input_topic], listener=self._rebalances)
+
+    def poll(self, timeout: float, max_records: int) -> Polled:
+        """Wait up to `timeout` seconds for at most `max_records` records."""
+        with translated(self._settings):
+            found = self._poll(int(timeout * 1000), max_records)
+            gained = [self._begin(tp) for tp in sorted(self._rebalances.gained)]
+            lost = frozenset(Partition(*tp) for tp in self._rebalances.lost)
+            self._rebalances.gained.clear()
+            self._rebalances.lost.clear()
+        owned = self._consumer.assignment()
+        rows = [row for tp, rows in found.items() if tp in owned for row in rows]
+        records = [RawRecord(_source(row), row.key, row.value) for row in rows]
+        headers = {_source(row): [(name, value or b"") for name, value in row.headers or []] for row in rows}
+        return Polled(records, headers, gained, lost)
+
+    def send(
+        self,
+        outgoing: Sequence[Outgoing],
+        offsets: Mapping[Partition, int],
+        on_step: Callable[[str], None],
+    ) -> None:
+        """Commit `outgoing` and the `offsets` (next to be read) in one transaction.
+
+        Raises:
+            BatchAborted: nothing was committed.
+            SessionLost: unknown whether it was committed; a new session finds out.
+        """
+        with translated(self._settings):
+            self._producer.begin_transaction()
+            on_step("begun")
+            try:
+                self._send_all(outgoing)
+                on_step("sent")
+                group = self._consumer.group_metadata()
+                positions = {TopicPartition(*p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+                self._producer.send_offsets_to_transaction(positions, group)
+                on_step("offsets")
+            except errors.KafkaError:
+                self._producer.abort_transaction()
+                raise
+            self._producer.commit_transaction()
+
+    def seek(self, positions: Mapping[Partition, int]) -> None:
+        """Read again from `positions`, where the partition is still ours."""
+        owned = self._consumer.assignment()
+        for partition, offset in positions.items():
+            if TopicPartition(*partition) in owned:
+                self._consumer.seek(TopicPartition(*partition), offset)
+
+    def pause(self) -> None:
+        """Let polls bring no records (they still keep this worker in the group)."""
+        self._consumer.pause(*self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._consumer.resume(*self._consumer.paused())
+
+    def ends(self) -> dict[Partition, int]:
+        """The end of each owned partition, as far as known from what was fetched."""
+        owned = self._consumer.assignment()
+        return {Partition(*tp): end for tp in owned if (end := self._consumer.highwater(tp)) is not None}
+
+    def close(self) -> None:
+        """Leave the group and abort what is open."""
+        self._producer.close(timeout=5)
+        self._consumer.close(autocommit=False, timeout_ms=5000)
+
+    def _poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        try:
+            found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms, max_records=max_records)
+        except errors.NoOffsetForPartitionError:
+            return {}  # partitions without a committed offset: _begin gives them one
+        except errors.OffsetOutOfRangeError as error:
+            raise PositionRewound(_out_of_range(error, self._settings)) from error
+        return found
+
+    def _begin(self, tp: TopicPartition) -> Assigned:
+        """Where a gained partition begins: its committed offset, or what the settings say of a new group."""
+        position = self._consumer.committed(tp)
+        if position is None:
+            earliest = self._settings.start == "earliest"
+            ends = self._consumer.beginning_offsets([tp]) if earliest else self._consumer.end_offsets([tp])
+            position = ends[tp]
+            self._consumer.seek(tp, position)
+        return Assigned(Partition(*tp), position)
+
+    def _send_all(self, outgoing: Sequence[Outgoing]) -> None:
+        """Send, and have every send confirmed."""
+        futures = [self._producer.send(o.topic, key=o.key, value=o.value, headers=o.headers) for o in outgoing]
+        self._producer.flush(timeout=SEND_SECONDS)
+        for future in futures:
+            future.get(timeout=SEND_SECONDS)
+
+
+class Slot:
+    """A name for this process that is free now and will be taken again after a restart: the transactional id.
+
+    A restarted worker must come back under its id to end at once the transaction that its predecessor left open; two
+    live workers must never share one, or they fence each other. So each takes the first free lock file of this host.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._lock, self.name = self._take(settings)
+
+    @staticmethod
+    def _take(settings: Settings) -> tuple[int, str]:
+        cluster = hashlib.blake2b(settings.bootstrap_servers.encode(), digest_size=4).hexdigest()
+        for number in itertools.count():
+            path = os.path.join(tempfile.gettempdir(), f"simhash-dedup-{settings.group_id}-{cluster}-{number}.lock")
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                continue
+            return lock, settings.transactional_id or f"{settings.group_id}-{socket.gethostname()}-{number}"
+        raise AssertionError("unreachable: itertools.count has no end")
+
+    def release(self) -> None:
+        """Let another process have the slot."""
+        os.close(self._lock)
+
+
+def _source(row: Any) -> Source:
+    return Source(row.topic, row.partition, row.offset, row.timestamp)
+
+
+def _producer_options(settings: Settings, transactional_id: str) -> dict[str, Any]:
+    return client_options(settings) | {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": int(settings.transaction_timeout * 1000),
+        "acks": "all",
+        "linger_ms": LINGER_MS,
+        "batch_size": PRODUCER_BATCH_BYTES,
+        "max_request_size": 1 << 30,  # the topics' own limits decide, checked before the index is touched
+        "allow_auto_create_topics": False,
+        "max_block_ms": 30_000,
+    }
+
+
+def _consumer_options(settings: Settings) -> dict[str, Any]:
+    return client_options(settings) | {
+        "group_id": settings.group_id,
+        "isolation_level": "read_committed",
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+        "session_timeout_ms": int(settings.session_timeout * 1000),
+        "heartbeat_interval_ms": int(settings.session_timeout * 1000 / 4),
+        "fetch_max_bytes": FETCH_BYTES,
+        "max_partition_fetch_bytes": 2 << 20,
+        "metadata_max_age_ms": 10_000,
+    }
+
+
+def _out_of_range(error: Exception, settings: Settings) -> str:
+    return (
+        f"the group's position is outside of topic {settings.input_topic} ({error}): the topic was made again, or its "
+        "retention removed pages that were not read yet. To read it from its beginning: stop all workers of the "
+        "group, announce it (simhash-dedup index rewind), set the group's offsets, and start again"
+    )
+

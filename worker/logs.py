@@ -1,0 +1,33 @@
+"""Log lines, for people or for machines, on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(level: str, form: str) -> None:
+    """Write log lines of `level` and above to standard error, as text or as JSON."""
+    times = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    before = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, times]
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=before,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("kafka").setLevel("WARNING" if level != "debug" else "INFO")

@@ -1,0 +1,101 @@
+"""What an operator sees: the Prometheus metrics, by the names that dashboards and alerts are built on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from simhash.index import Partition
+from worker.judge import Judged, Prepared, Rejected
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+CANDIDATES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+PAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+BITS = tuple(range(13))
+
+
+class Metrics:
+    """The metrics of one process, in `registry`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._pages = Counter(
+            "simhash_dedup_pages", "Pages judged; kind: exact or near for duplicates", ["verdict", "kind"], registry=registry
+        )
+        self._dead_letters = Counter(
+            "simhash_dedup_dead_letters", "Records that could not be judged", ["stage"], registry=registry
+        )
+        self._stage = Histogram(
+            "simhash_dedup_stage_seconds",
+            "Seconds a page (decode, extract, fingerprint) or a batch (index, commit) spends in a stage",
+            ["stage"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._distance = Histogram(
+            "simhash_dedup_match_distance_bits", "Distance of duplicates to their match", buckets=BITS, registry=registry
+        )
+        self._candidates = Histogram(
+            "simhash_dedup_candidates", "Stored fingerprints compared for a page", buckets=CANDIDATES, registry=registry
+        )
+        self._batch = Histogram("simhash_dedup_batch_pages", "Records in a batch", buckets=PAGES, registry=registry)
+        self.index_documents = Gauge(
+            "simhash_dedup_index_documents", "Unique pages in the index", multiprocess_mode="livemostrecent", registry=registry
+        )
+        self._lag = Gauge(
+            "simhash_dedup_consumer_lag",
+            "Records behind the end of the partition",
+            ["topic", "partition"],
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self._last_commit = Gauge(
+            "simhash_dedup_last_commit_timestamp_seconds",
+            "When the last transaction was committed",
+            multiprocess_mode="max",
+            registry=registry,
+        )
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = perf_counter()
+        yield
+        self._stage.labels(name).observe(perf_counter() - start)
+
+    def prepared(self, pages: Iterable[Prepared]) -> None:
+        """Count what preparing took."""
+        for page in pages:
+            for stage, seconds in page.seconds._asdict().items():
+                self._stage.labels(stage).observe(seconds)
+
+    def judged(self, pages: Iterable[Judged]) -> None:
+        """Count verdicts."""
+        for page in pages:
+            match = page.verdict.match
+            self._pages.labels(page.verdict.verdict, match.kind if match else "none").inc()
+            self._candidates.observe(page.candidates)
+            if match:
+                self._distance.observe(match.distance)
+
+    def rejected(self, rejections: Iterable[Rejected]) -> None:
+        """Count dead letters."""
+        for rejection in rejections:
+            self._dead_letters.labels(rejection.stage).inc()
+
+    def committed(self, records: int, now: float) -> None:
+        """Note a committed batch."""
+        self._batch.observe(records)
+        self._last_commit.set(now)
+
+    def lag(self, lags: dict[Partition, int]) -> None:
+        """Set each owned partition's lag."""
+        for partition, lag in lags.items():
+            self._lag.labels(partition.topic, str(partition.number)).set(lag)
+
+    def lost(self, partition: Partition) -> None:
+        """A partition is another worker's now, and so is its lag."""
+        self._lag.labels(partition.topic, str(partition.number)).set(0)

@@ -1,0 +1,382 @@
+"""The loop: records in, verdicts out, exactly once. Offsets last.
+
+    poll          records of the partitions this worker owns, a batch at a time
+    prepare       in children: decode, every check that can reject, extract, fingerprint
+    judge         check and insert in Redis, atomically; the decisions are journalled there
+    begin         a Kafka transaction
+    send          verdicts, dead letters, unique pages; every send confirmed
+    offsets       into the same transaction, with the group's metadata
+    commit
+
+The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its
+first decision. On failure the transaction is aborted, the consumer goes back, and all is read again.
+While one batch is judged and committed, the next is being prepared: `DEPTH` batches are under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from simhash.errors import IndexUnreachable, PageError, StaleObservation
+from simhash.index import Index, Partition, Position
+from simhash.profiles import Profile
+from worker.deadletter import dead_letter, record_size
+from worker.errors import BatchAborted, BrokerUnreachable, PositionRewound, SessionLost
+from worker.fingerprinters import Fingerprinters, Outcome, Pending
+from worker.judge import Judged, Prepared, Rejected, judge, rejected
+from worker.kafka import Assigned, Polled, Session
+from worker.metrics import Metrics
+from worker.records import Headers, Outgoing, RawRecord, Source
+from worker.settings import Settings
+from worker.status import Status
+from worker.verdict import encode
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEPTH = 2
+IDLE_POLL_SECONDS = 0.5
+RESULT_WAIT_SECONDS = 0.1
+HOUSEKEEPING_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 5.0
+DRAIN_SECONDS = 5.0
+"""On SIGTERM, batches under way may take this long to be finished; the rest is read again by the next worker."""
+
+
+class _Stopped(Exception):
+    """Asked to stop while waiting for the index."""
+
+
+@dataclass
+class Batch:
+    """Records on their way through the loop."""
+
+    records: Sequence[RawRecord]
+    headers: Mapping[Source, Headers]
+    pending: Pending
+    lost: set[Partition] = field(default_factory=set)
+
+    def owned(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """What belongs to partitions that have stayed ours since these records were polled.
+
+        A partition that was lost and came back does not count: its records will be polled again.
+        """
+        return [outcome for outcome in outcomes if _partition(outcome.source) not in self.lost]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loop works with.
+
+    Attributes:
+        open_session: makes a session; called again when one is lost.
+        largest: each output topic's largest message, in bytes.
+        on_step: called after each step of the loop, by its name (tests kill the process there).
+    """
+
+    settings: Settings
+    profile: Profile
+    index: Index
+    fingerprinters: Fingerprinters
+    open_session: Callable[[], Session]
+    largest: Mapping[str, int]
+    metrics: Metrics
+    status: Status
+    on_step: Callable[[str], None] = lambda step: None
+
+
+class Pipeline:
+    """See the module."""
+
+    def __init__(self, parts: Parts, stopping: threading.Event) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._stopping = stopping
+        self._session: Session
+        self._under_way: deque[Batch] = deque()
+        self._committed: dict[Partition, int] = {}
+        self._unchecked: list[Assigned] = []
+        self._pause_seconds = 0.0
+        self._next_housekeeping = 0.0
+
+    def run(self) -> None:
+        """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
+
+        Raises:
+            PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
+            BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
+        """
+        first = True
+        while not self._stopping.is_set():
+            try:
+                self._session = self._parts.open_session()
+            except (BrokerUnreachable, SessionLost) as error:
+                if first:
+                    raise
+                self._back_off(error)
+                continue
+            first = False
+            try:
+                self._work()
+            except (BrokerUnreachable, SessionLost, StaleObservation) as error:
+                self._back_off(error)
+            except _Stopped:
+                pass
+            finally:
+                self._forget_all()
+                self._parts.status.ready(assigned=False)
+                self._session.close()
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            self._parts.status.progress()
+            self._housekeeping()
+            try:
+                self._fill()
+                self._settle_oldest(RESULT_WAIT_SECONDS)
+            except BatchAborted as error:
+                self._read_again()
+                self._back_off(error)
+        self._drain()
+
+    def _drain(self) -> None:
+        end = time.monotonic() + DRAIN_SECONDS
+        while self._under_way and time.monotonic() < end:
+            self._parts.status.progress()
+            try:
+                self._settle_oldest(end - time.monotonic())
+            except BatchAborted:
+                return
+
+    # Poll ----------------------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """Poll until `DEPTH` batches are under way or nothing more is there."""
+        while len(self._under_way) < DEPTH:
+            timeout = 0.0 if self._under_way else IDLE_POLL_SECONDS
+            polled = self._session.poll(timeout, self._settings.batch_pages)
+            self._absorb(polled)
+            if not polled.records:
+                return
+
+    def _absorb(self, polled: Polled) -> None:
+        if polled.lost:
+            self._drop(polled.lost)
+        for gained in polled.gained:
+            self._unchecked.append(gained)
+            self._parts.status.ready(assigned=True)
+            log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
+        for records in _by_bytes(polled.records, self._settings.batch_bytes):
+            self._parts.on_step("polled")
+            self._under_way.append(Batch(records, polled.headers, self._parts.fingerprinters.submit(records)))
+
+    def _drop(self, lost: frozenset[Partition]) -> None:
+        """Another worker reads these partitions now, from their committed offset."""
+        log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
+        for partition in lost:
+            self._committed.pop(partition, None)
+            self._parts.metrics.lost(partition)
+        self._unchecked = [gained for gained in self._unchecked if gained.partition not in lost]
+        for batch in self._under_way:
+            batch.lost |= lost
+
+    # Judge and commit ------------------------------------------------------------------------------------------------
+
+    def _settle_oldest(self, timeout: float) -> None:
+        """When the oldest batch is prepared: judge it, commit it."""
+        if not self._under_way or not self._under_way[0].pending.ready(timeout):
+            return
+        self._with_index(self._check_positions)
+        batch = self._under_way[0]
+        self._parts.on_step("prepared")
+        outcomes = batch.owned([self._fitting(batch, outcome) for outcome in batch.pending.results()])
+        self._refuse_chance(outcomes)
+        with self._parts.metrics.stage("index"):
+            judged = self._with_index(lambda: self._judge(batch, outcomes))
+        outcomes = batch.owned(outcomes)
+        self._parts.on_step("judged")
+        self._commit(batch, outcomes, judged)
+        self._under_way.popleft()
+        self._pause_seconds = 0.0
+
+    def _judge(self, batch: Batch, outcomes: Sequence[Outcome]) -> dict[Source, Judged]:
+        pages = [o for o in batch.owned(outcomes) if isinstance(o, Prepared)]
+        judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
+        return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
+
+    def _commit(self, batch: Batch, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
+        records = {record.source: record for record in batch.records}
+        outgoing = [o for outcome in outcomes for o in self._outgoing(records, batch, outcome, judged)]
+        offsets: dict[Partition, int] = {}
+        for outcome in outcomes:
+            partition = _partition(outcome.source)
+            offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
+        if not offsets:
+            return
+        with self._parts.metrics.stage("commit"):
+            self._session.send(outgoing, offsets, self._parts.on_step)
+        self._parts.on_step("committed")
+        self._committed |= offsets
+        self._count(outcomes, judged)
+
+    def _outgoing(
+        self,
+        records: Mapping[Source, RawRecord],
+        batch: Batch,
+        outcome: Outcome,
+        judged: Mapping[Source, Judged],
+    ) -> Iterator[Outgoing]:
+        settings, record, headers = self._settings, records[outcome.source], batch.headers[outcome.source]
+        if isinstance(outcome, Rejected):
+            limit = self._parts.largest[settings.dead_letter_topic]
+            yield dead_letter(outcome, record.key, record.value, headers, settings.dead_letter_topic, limit)
+            return
+        verdict = judged[outcome.source].verdict
+        yield Outgoing(settings.verdict_topic, record.key, encode(verdict), headers)
+        if settings.unique_topic and verdict.verdict == "unique":
+            yield Outgoing(settings.unique_topic, record.key, record.value, headers)
+
+    def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
+        metrics = self._parts.metrics
+        metrics.committed(len(outcomes), time.time())
+        metrics.judged(judged[o.source] for o in outcomes if isinstance(o, Prepared))
+        metrics.prepared(o for o in outcomes if isinstance(o, Prepared))
+        metrics.rejected(o for o in outcomes if isinstance(o, Rejected))
+
+    # Checks ----------------------------------------------------------------------------------------------------------
+
+    def _fitting(self, batch: Batch, outcome: Outcome) -> Outcome:
+        """Refuse, before the index is touched, a page whose outputs would not fit their topics."""
+        if isinstance(outcome, Rejected):
+            return outcome
+        headers = batch.headers[outcome.source]
+        size = sum(len(name.encode()) + len(value) for name, value in headers)
+        if size > self._settings.max_header_bytes:
+            limit = self._settings.max_header_bytes
+            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {limit:,}")
+        topic = self._settings.unique_topic
+        if topic and (whole := self._record_bytes(batch, outcome.source)) > self._parts.largest[topic]:
+            limit = self._parts.largest[topic]
+            return _too_large(outcome, f"the record has {whole:,} bytes; topic {topic} takes {limit:,}")
+        return outcome
+
+    def _record_bytes(self, batch: Batch, source: Source) -> int:
+        record = next(r for r in batch.records if r.source == source)
+        return record_size(record.key, record.value, batch.headers[source])
+
+    def _refuse_chance(self, outcomes: Sequence[Outcome]) -> None:
+        """A page that failed by chance only now, but is in the index from before, must not become a dead letter."""
+        for outcome in outcomes:
+            if isinstance(outcome, Rejected) and outcome.by_chance:
+                place = outcome.source
+                journalled = self._with_index(lambda: self._parts.index.journalled(Position(_partition(place), place.offset)))
+                if journalled:
+                    raise BatchAborted(f"{place.topic}[{place.partition}]@{place.offset} {outcome.message}; read again")
+
+    def _check_positions(self) -> None:
+        """A gained partition must begin at or above the index's mark: below it, verdicts are out already."""
+        while self._unchecked:
+            partition, position = self._unchecked[0]
+            mark = self._parts.index.mark(partition)
+            if mark is not None and position < mark:
+                raise PositionRewound(_rewound(self._settings, partition, position, mark))
+            self._committed[partition] = position
+            self._unchecked.pop(0)
+
+    # Failure -----------------------------------------------------------------------------------------------------------
+
+    def _with_index(self, action: Callable[[], T]) -> T:
+        """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group."""
+        pause = 0.1
+        while True:
+            try:
+                result = action()
+            except IndexUnreachable as error:
+                log.warning("waiting for the index: %s", error)
+                self._parts.status.ready(index=False)
+                self._wait_in_group(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                continue
+            self._session.resume()
+            self._parts.status.ready(index=True)
+            return result
+
+    def _wait_in_group(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._stopping.is_set():
+                raise _Stopped
+            self._parts.status.progress()
+            self._session.pause()
+            self._absorb(self._session.poll(min(left, IDLE_POLL_SECONDS), self._settings.batch_pages))
+
+    def _read_again(self) -> None:
+        """Go back to the first record under way in each partition."""
+        first: dict[Partition, int] = {}
+        for batch in self._under_way:
+            for record in batch.records:
+                first.setdefault(_partition(record.source), record.source.offset)
+        self._under_way.clear()
+        self._session.seek({p: max(offset, self._committed.get(p, offset)) for p, offset in first.items()})
+
+    def _forget_all(self) -> None:
+        self._under_way.clear()
+        self._committed.clear()
+        self._unchecked.clear()
+
+    def _back_off(self, error: Exception) -> None:
+        self._pause_seconds = min(max(0.1, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
+        log.warning("%s; again in %.1f s", error, self._pause_seconds)
+        self._parts.status.progress()
+        self._stopping.wait(self._pause_seconds)
+
+    # Seen from outside ---------------------------------------------------------------------------------------------------
+
+    def _housekeeping(self) -> None:
+        if time.monotonic() < self._next_housekeeping:
+            return
+        self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
+        ends = self._session.ends()
+        self._parts.metrics.lag({p: max(0, ends[p] - o) for p, o in self._committed.items() if p in ends})
+        try:
+            self._parts.metrics.index_documents.set(self._parts.index.documents())
+            self._parts.status.ready(index=True)
+        except IndexUnreachable:
+            self._parts.status.ready(index=False)
+
+
+def _by_bytes(records: Sequence[RawRecord], limit: int) -> Iterator[list[RawRecord]]:
+    """Runs of records of about `limit` bytes."""
+    run: list[RawRecord] = []
+    size = 0
+    for record in records:
+        if run and size >= limit:
+            yield run
+            run, size = [], 0
+        run.append(record)
+        size += len(record.value or b"")
+    if run:
+        yield run
+
+
+def _partition(source: Source) -> Partition:
+    return Partition(source.topic, source.partition)
+
+
+def _too_large(page: Prepared, message: str) -> Rejected:
+    return rejected(page.source, PageError("decode", message))
+
+
+def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:
+    topic, number = partition
+    return (
+        f"group {settings.group_id} stands at offset {position} of {topic}[{number}], below the mark {mark} up to which "
+        f"index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. If it is "
+        f"meant, stop all workers and announce it: simhash-dedup index rewind {topic}"
+    )

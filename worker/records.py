@@ -1,0 +1,58 @@
+"""What passes the pipeline's borders: a page, a record as it came, a record to send. Plain values, no client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Headers = list[tuple[str, bytes]]
+
+
+class Source(NamedTuple):
+    """Where a record came from: a topic's partition and offset, or a file (its digest as topic) and record number."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One crawled page.
+
+    Attributes:
+        content: the page as it came; text when the record held characters, bytes when it held base64 or raw HTML.
+        is_html: whether text must be extracted from it.
+        charset: what the record declares about `content` when it is bytes.
+    """
+
+    url: str
+    content: str | bytes
+    is_html: bool
+    charset: str | None = None
+    id: str | None = None
+    fetched_at: str | None = None
+
+    @property
+    def raw(self) -> bytes:
+        """The content's bytes, as digested when there is no text in it."""
+        return self.content if isinstance(self.content, bytes) else self.content.encode()
+
+
+class RawRecord(NamedTuple):
+    """A record as it came; `page` when its container (a WARC, a directory) has already told what is what in it."""
+
+    source: Source
+    key: bytes | None
+    value: bytes | None
+    page: Page | None = None
+
+
+class Outgoing(NamedTuple):
+    """A record to send."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers

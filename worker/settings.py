@@ -1,0 +1,219 @@
+"""Every setting of the program, in one frozen value, and the only place that reads the environment.
+
+A setting comes from (rising precedence) its default here, the TOML file named by `--config` or
+`SIMHASH_DEDUP_CONFIG`, the environment (`SIMHASH_DEDUP_` and the name in capitals), a flag (`--name-with-dashes`).
+All are validated together at start; an error names the setting and where it came from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ByteSize, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pytimeparse2 import parse as parse_duration
+
+from worker.errors import SettingsError
+
+PREFIX = "SIMHASH_DEDUP_"
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+_PASSWORD = re.compile(r"(?<=://)([^/@]*):([^/@]*)@")
+
+
+def _seconds(value: object) -> object:
+    """"90d", "1h30m", "15s" or a number of seconds."""
+    if not isinstance(value, str):
+        return value
+    seconds = parse_duration(value, raise_exception=False)
+    if seconds is None:
+        raise ValueError(f"{value!r} is no duration: write 30s, 15m, 12h or 90d")
+    return seconds
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Topic = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+
+
+class Settings(BaseSettings):
+    """All settings; field descriptions are the help texts and README's table."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    # Kafka
+    bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1, description="Kafka brokers, comma-separated host:port")
+    input_topic: Topic = Field("pages", description="topic of crawled pages")
+    verdict_topic: Topic = Field("verdicts", description="topic of verdicts, one a page, under the page's key")
+    dead_letter_topic: Topic = Field("pages.dlq", description="topic of what could not be read, with why and where")
+    unique_topic: Topic | None = Field(None, description="topic of the unique pages, unchanged; none: not written")
+    group_id: Name = Field("simhash-dedup", description="consumer group; one group an index")
+    page_format: Literal["json", "html"] = Field(
+        "json", description="json: a record's value is a JSON page; html: the key is the URL, the value the raw page"
+    )
+    start: Literal["earliest", "latest"] = Field(
+        "earliest", description="where a group without committed offsets begins"
+    )
+    transactional_id: Name | None = Field(
+        None, description="Kafka transactional id; none: made of group, host name and a free slot of this host"
+    )
+    session_timeout: Seconds = Field(
+        10.0, ge=1, le=300, description="a worker silent for this long loses its partitions to the others"
+    )
+    transaction_timeout: Seconds = Field(
+        15.0, ge=1, le=900, description="a transaction left open by a dead worker is aborted after this long"
+    )
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="how to talk to the brokers"
+    )
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="SASL mechanism, when the protocol is SASL_*"
+    )
+    kafka_username: str | None = Field(None, description="SASL user name")
+    kafka_password: SecretStr | None = Field(None, description="SASL password (better in the environment than a flag)")
+    kafka_ca_file: Path | None = Field(None, description="PEM file of the authority that signed the brokers' certificates")
+    kafka_cert_file: Path | None = Field(None, description="PEM file of this client's certificate")
+    kafka_key_file: Path | None = Field(None, description="PEM file of this client's key")
+
+    # Index
+    redis_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="Redis: redis://, rediss:// or unix:// URL"
+    )
+    redis_timeout: Seconds = Field(5.0, gt=0, le=60, description="how long one call to Redis may take")
+    index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
+    profile: Name = Field("default", description="recipe of the fingerprints")
+    design: str = Field(
+        "auto",
+        description="permutation tables for a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1 or AxB; auto: by documents",
+    )
+    documents: int = Field(
+        10_000_000, ge=1, description="how many unique pages a new index is laid out for (no limit)"
+    )
+    max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
+    max_documents: int | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
+
+    # Limits of one page
+    max_page_bytes: ByteSize = Field(ByteSize(10 << 20), ge=1, description="largest page, after base64")
+    max_url_bytes: ByteSize = Field(ByteSize(8 << 10), ge=1, le=32 << 10, description="longest URL, in UTF-8")
+    max_key_bytes: ByteSize = Field(ByteSize(16 << 10), ge=1, le=256 << 10, description="longest record key")
+    max_header_bytes: ByteSize = Field(ByteSize(64 << 10), ge=1, le=256 << 10, description="all headers of a record")
+    page_deadline: Seconds = Field(
+        20.0, gt=0, le=600, description="last resort: a page that takes longer (tried again alone) is a dead letter"
+    )
+
+    # The loop
+    batch_pages: int = Field(100, ge=1, le=10_000, description="most pages in one transaction")
+    batch_bytes: ByteSize = Field(ByteSize(8 << 20), ge=1, description="about the most bytes in one transaction")
+    processes: int = Field(1, ge=1, le=256, description="consumers (run) or fingerprinting processes (file)")
+    stuck_after: Seconds = Field(
+        300.0, ge=5, description="a worker whose loop makes no progress for this long ends itself"
+    )
+    metrics_address: str = Field(
+        "127.0.0.1:9108", pattern=r"^(|.+:\d{1,5})$", description="host:port of /metrics, /healthz, /readyz; empty: none"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe log line written")
+    log_format: Literal["text", "json"] = Field("text", description="log lines for people or for machines")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        topics = [self.input_topic, self.verdict_topic, self.dead_letter_topic, self.unique_topic]
+        given = [topic for topic in topics if topic is not None]
+        if len(set(given)) < len(given):
+            raise ValueError("input_topic, verdict_topic, dead_letter_topic and unique_topic must all differ")
+        if self.kafka_security_protocol.startswith("SASL") and not (
+            self.kafka_sasl_mechanism and self.kafka_username and self.kafka_password
+        ):
+            raise ValueError("SASL needs kafka_sasl_mechanism, kafka_username and kafka_password")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, then environment, then the TOML file (handed in with the flags under `_toml`)."""
+        flags = dict(init_settings.init_kwargs) if isinstance(init_settings, InitSettingsSource) else {}
+        path = flags.pop("_toml", None)
+        sources: list[PydanticBaseSettingsSource] = [InitSettingsSource(settings_cls, flags), env_settings]
+        if path:
+            sources.append(TomlConfigSettingsSource(settings_cls, path))
+        return tuple(sources)
+
+    def printable(self) -> dict[str, object]:
+        """Name and value of each setting, secrets masked."""
+        return {name: _masked(getattr(self, name)) for name in type(self).model_fields}
+
+
+def load(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
+    """The settings of this run.
+
+    Args:
+        flags: settings given on the command line; those not given are absent.
+        config: TOML file; None: the one named in the environment, if any.
+
+    Raises:
+        SettingsError: one line for each setting that is wrong.
+    """
+    _refuse_unknown_variables()
+    path = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+    if path and not path.is_file():
+        raise SettingsError(f"there is no configuration file {path}")
+    try:
+        return Settings(**flags, _toml=path)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(e, flags) for e in error.errors())) from None
+    except ValueError as error:  # TOML syntax
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+    if unknown:
+        raise SettingsError(f"unknown environment variable {', '.join(unknown)}: no setting has that name")
+
+
+def _explain(error: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return f"settings: {message}"
+    name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        return f"{name}: no setting has this name (configuration file)"
+    source = _source(name, flags)
+    return f"{name}{source}: {message}"
+
+
+def _source(name: str, flags: Mapping[str, Any]) -> str:
+    if name in flags:
+        return f" (flag --{name.replace('_', '-')})"
+    if PREFIX + name.upper() in os.environ:
+        return f" (environment {PREFIX}{name.upper()})"
+    return " (configuration file)"
+
+
+def masked_url(url: str) -> str:
+    """A URL without its password."""
+    return _PASSWORD.sub(r"\1:***@", url)
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, SecretStr):
+        secret = value.get_secret_value()
+        return masked_url(secret) if "://" in secret else "***"
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,102 @@
+"""The index that the settings name: profile, design and connection."""
+
+from __future__ import annotations
+
+import logging
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from simhash.errors import DesignError, ProfileError
+from simhash.index import Relation, Retention
+from simhash.index.redis import RedisIndex, encoding_advice, open_index
+from simhash.profiles import Profile
+from simhash.profiles import profile as find_profile
+from simhash.tables import Design
+from simhash.tables import design as find_design
+from worker.errors import SettingsError
+from worker.settings import Settings, masked_url
+
+log = logging.getLogger(__name__)
+
+SMALL_INDEX_DOCUMENTS = 2_000_000
+"""Up to here 4 tables are cheaper than 10 and find more; above, their 16-bit prefixes meet too many candidates."""
+RETRIES = 2
+
+
+def configured_profile(settings: Settings) -> Profile:
+    """The profile that the settings name.
+
+    Raises:
+        SettingsError: there is none of that name.
+    """
+    try:
+        return find_profile(settings.profile)
+    except ProfileError as error:
+        raise SettingsError(f"profile: {error}") from error
+
+
+def configured_design(settings: Settings, profile: Profile) -> Design:
+    """The permutation design for a new index.
+
+    Raises:
+        SettingsError: no such design, or one that does not reach the profile's k.
+    """
+    name = settings.design
+    if name == "auto":
+        name = "4" if settings.documents <= SMALL_INDEX_DOCUMENTS else "10"
+    try:
+        design = find_design(name, profile.bits)
+    except DesignError as error:
+        raise SettingsError(f"design: {error}") from error
+    if design.k < profile.k:
+        raise SettingsError(f"design: {name} guarantees {design.k} bits, profile {profile.name} needs {profile.k}")
+    return design
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client of the configured Redis; it connects at its first command.
+
+    Raises:
+        SettingsError: the URL is none.
+    """
+    url = settings.redis_url.get_secret_value()
+    try:
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=settings.redis_timeout,
+            socket_connect_timeout=settings.redis_timeout,
+            socket_keepalive=True,
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
+        )
+    except ValueError as error:
+        raise SettingsError(f"redis_url: {masked_url(url)}: {error}") from error
+
+
+def connected_index(settings: Settings, profile: Profile, client: redis.Redis | None = None) -> RedisIndex:
+    """Open, or create, the configured index.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.redis.open_index`.
+    """
+    client = client or connect(settings)
+    relation = Relation(configured_design(settings, profile), profile.reach, profile.verifier_reach)
+    index = open_index(
+        client,
+        settings.index_name,
+        profile.recipe(),
+        relation,
+        settings.documents,
+        retention(settings),
+        adopt_design=settings.design == "auto",
+    )
+    for advice in encoding_advice(client):
+        log.warning("Redis: %s", advice)
+    return index
+
+
+def retention(settings: Settings) -> Retention:
+    """What the settings say about forgetting."""
+    age = None if settings.max_age is None else int(settings.max_age * 1000)
+    return Retention(age, settings.max_documents)
