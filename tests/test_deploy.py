@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 import redis
+from exposition import METRICS, PrometheusServer, sample_blocks
 from ruamel.yaml import YAML
+from servers import running_redis
 
 from deploy.local import brokers, installing
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
-from exposition import METRICS, PrometheusServer, sample_blocks
-from servers import running_redis
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -53,24 +53,25 @@ def run(*command: str) -> None:
 
 
 def test_the_compose_file_follows_its_schema() -> None:
-    run(
-        sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE_FILE)
-    )
+    run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE_FILE))
 
 
 def test_every_variable_of_the_compose_file_has_a_default() -> None:
     variables = re.findall(r"\$\{[^}]*\}", COMPOSE_FILE.read_text())
-    assert variables and all(":-" in variable for variable in variables)
+    assert variables
+    assert all(":-" in variable for variable in variables)
 
 
 def test_every_port_is_bound_to_this_machine(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
-    assert len(ports) >= 4 and all(port.startswith("127.0.0.1:") for port in ports)
+    assert len(ports) >= 4
+    assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def test_every_image_is_pinned_to_a_version(services: dict[str, Any]) -> None:
     images = {service["image"] for service in services.values() if "build" not in service}
-    assert len(images) == 4 and all(re.search(r":v?\d+\.\d+\.\d+(-\w+)?$", image) for image in images)
+    assert len(images) == 4
+    assert all(re.search(r":v?\d+\.\d+\.\d+(-\w+)?$", image) for image in images)
 
 
 def test_kafka_has_the_same_version_in_the_container_and_here(services: dict[str, Any]) -> None:
@@ -79,15 +80,14 @@ def test_kafka_has_the_same_version_in_the_container_and_here(services: dict[str
 
 
 def test_nothing_in_the_compose_file_looks_like_a_password() -> None:
-    assert not re.search(
-        r"password|secret|token", re.sub(r"#.*", "", COMPOSE_FILE.read_text()), re.IGNORECASE
-    )
+    assert not re.search(r"password|secret|token", re.sub(r"#.*", "", COMPOSE_FILE.read_text()), re.IGNORECASE)
 
 
 def test_every_mounted_file_exists(services: dict[str, Any]) -> None:
     mounts = [mount for service in services.values() for mount in service.get("volumes", [])]
     sources = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
-    assert len(sources) >= 5 and all((ROOT / source).exists() for source in sources)
+    assert len(sources) >= 5
+    assert all((ROOT / source).exists() for source in sources)
 
 
 def test_the_worker_waits_for_what_it_needs(services: dict[str, Any]) -> None:
@@ -130,9 +130,9 @@ def test_the_images_own_setup_makes_of_the_compose_file_the_local_kafkas_setting
     run_kafka_setup(tmp_path, environment)
     local = KafkaServer(tmp_path / "local")
     assert (tmp_path / "data" / "meta.properties").exists()
-    assert without(
-        properties((tmp_path / "final" / "server.properties").read_text()), KAFKA_PLACE
-    ) == without(properties(brokers.SETTINGS.read_text()) | local.place_settings(), KAFKA_PLACE)
+    assert without(properties((tmp_path / "final" / "server.properties").read_text()), KAFKA_PLACE) == without(
+        properties(brokers.SETTINGS.read_text()) | local.place_settings(), KAFKA_PLACE
+    )
     assert local.place_settings().keys() == KAFKA_PLACE
 
 
@@ -148,9 +148,7 @@ def run_kafka_setup(directory: Path, environment: dict[str, str]) -> None:
     command = [brokers.java(), "-cp", f"{installing.CACHE}/*", "kafka.docker.KafkaDockerWrapper", "setup"]
     places = ["--default-configs-dir", str(defaults), "--final-configs-dir", str(final)]
     mounted = ["--mounted-configs-dir", str(brokers.SETTINGS.parent)]
-    done = subprocess.run(
-        [*command, *places, *mounted], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, *places, *mounted], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -169,9 +167,7 @@ class ContainersRedis(RedisServer):
         return [*command, "--bind", "127.0.0.1", "--port", str(self.port)]
 
 
-def test_the_compose_files_redis_runs_with_the_local_ones_settings(
-    services: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_compose_files_redis_runs_with_the_local_ones_settings(services: dict[str, Any], tmp_path: Path) -> None:
     container = ContainersRedis(tmp_path / "container", services["redis"]["command"])
     container.start()
     try:
@@ -228,7 +224,8 @@ def test_the_image_has_two_stages_and_no_root() -> None:
 def test_the_image_installs_only_what_the_lock_file_names() -> None:
     installs = [line for line in instructions("RUN") if "pip install" in line]
     assert len(installs) == 2
-    assert "--require-hashes" in installs[0] and "requirements.lock" in installs[0]
+    assert "--require-hashes" in installs[0]
+    assert "requirements.lock" in installs[0]
     assert "--no-deps" in installs[1]
 
 
@@ -238,15 +235,8 @@ def test_the_image_has_a_health_check_and_writable_space_for_jieba() -> None:
 
 
 def test_what_the_image_copies_is_let_through_by_dockerignore() -> None:
-    let_through = {
-        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
-    }
-    copied = {
-        source
-        for line in instructions("COPY")
-        if not line.startswith("--from")
-        for source in line.split()[:-1]
-    }
+    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {source for line in instructions("COPY") if not line.startswith("--from") for source in line.split()[:-1]}
     assert copied == let_through
 
 
@@ -288,8 +278,7 @@ def queries(dashboard: dict[str, Any]) -> list[tuple[str, str]]:
     fill = {"$__rate_interval": "1m", "$__range": "1h", "$job": ".*", "$instance": ".*"}
     targets = [target for panel in panels(dashboard) for target in panel["targets"]]
     return [
-        (re.sub(r"\$\w+", lambda name: fill[name[0]], target["expr"]), target["legendFormat"])
-        for target in targets
+        (re.sub(r"\$\w+", lambda name: fill[name[0]], target["expr"]), target["legendFormat"]) for target in targets
     ]
 
 
@@ -310,9 +299,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
         server.kill()
 
 
-def test_every_query_of_the_dashboard_has_an_answer(
-    prometheus: PrometheusServer, dashboard: dict[str, Any]
-) -> None:
+def test_every_query_of_the_dashboard_has_an_answer(prometheus: PrometheusServer, dashboard: dict[str, Any]) -> None:
     answers = {query: prometheus.query(query) for query, _ in queries(dashboard)}
     assert len(answers) >= 20
     unanswered = [query for query, samples in answers.items() if not samples]
@@ -320,9 +307,7 @@ def test_every_query_of_the_dashboard_has_an_answer(
     assert (unanswered, undefined) == ([], [])
 
 
-def test_every_legend_names_labels_that_its_query_has(
-    prometheus: PrometheusServer, dashboard: dict[str, Any]
-) -> None:
+def test_every_legend_names_labels_that_its_query_has(prometheus: PrometheusServer, dashboard: dict[str, Any]) -> None:
     for query, legend in queries(dashboard):
         labels = set(re.findall(r"{{(\w+)}}", legend))
         # `kind` of a unique page is empty, and Prometheus drops empty labels.
@@ -349,7 +334,8 @@ def test_dashboard_and_alerts_use_the_workers_metrics_and_no_others(dashboard: d
 
 def test_every_panel_says_what_it_shows_and_in_which_unit(dashboard: dict[str, Any]) -> None:
     for panel in panels(dashboard):
-        assert len(panel["description"]) > 20 and panel["fieldConfig"]["defaults"]["unit"]
+        assert len(panel["description"]) > 20
+        assert panel["fieldConfig"]["defaults"]["unit"]
 
 
 def test_no_two_panels_lie_upon_each_other(dashboard: dict[str, Any]) -> None:
@@ -359,7 +345,8 @@ def test_no_two_panels_lie_upon_each_other(dashboard: dict[str, Any]) -> None:
         for x in range(panel["gridPos"]["w"])
         for y in range(panel["gridPos"]["h"])
     ]
-    assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
@@ -371,7 +358,8 @@ def test_grafana_finds_the_dashboard_and_prometheus_where_compose_puts_them(
     provider = read_yaml(provisioning / "dashboards" / "simhash-dedup.yml")["providers"][0]
     mounts = services["grafana"]["volumes"]
     assert f"./deploy/grafana/dashboards:{provider['options']['path']}:ro" in mounts
-    assert source["url"] == "http://prometheus:9090" and "prometheus" in services
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in services
     variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
     assert variables["datasource"]["current"]["value"] == source["uid"]
 
@@ -380,5 +368,6 @@ def test_prometheus_scrapes_the_workers_as_the_alerts_name_them(services: dict[s
     (job,) = read_yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
     (target,) = job["dns_sd_configs"]
     address = services["worker"]["environment"]["SIMHASH_DEDUP_METRICS_ADDRESS"]
-    assert target["names"] == ["worker"] and address == f"0.0.0.0:{target['port']}"
+    assert target["names"] == ["worker"]
+    assert address == f"0.0.0.0:{target['port']}"
     assert job["job_name"] == "simhash-dedup"

@@ -12,11 +12,11 @@ import pytest
 import redis
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
+from servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, start_redis
 
 from deploy.local import cli, installing
 from deploy.local.ports import HIGHEST, LOWEST
 from deploy.local.processes import ServerError
-from servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, start_redis
 
 ROOT = Path(__file__).parents[1]
 COMMAND = str(ROOT / "deploy" / "local" / "servers")
@@ -88,7 +88,8 @@ def test_a_paused_redis_answers_nobody_until_it_goes_on(tmp_path: Path) -> None:
 def test_a_paused_server_can_be_stopped(tmp_path: Path) -> None:
     server = start_redis(tmp_path)
     server.pause()
-    assert server.stop() and server.pid is None
+    assert server.stop()
+    assert server.pid is None
 
 
 def test_a_redis_can_have_other_settings(tmp_path: Path) -> None:
@@ -103,7 +104,8 @@ def test_a_cluster_of_three_primaries_takes_keys_of_every_slot(tmp_path: Path) -
         for number in range(100):
             client.set(f"page:{number}", number)
         sizes = [redis.Redis.from_url(node.url).dbsize() for node in nodes]
-        assert sum(sizes) == 100 and all(sizes)
+        assert sum(sizes) == 100
+        assert all(sizes)
 
 
 def test_ports_are_below_those_of_outgoing_connections(tmp_path: Path) -> None:
@@ -189,7 +191,8 @@ def test_the_command_starts_shows_and_stops_both(tmp_path: Path) -> None:
         stopped = servers("stop", directory=tmp_path)
     assert stopped.stdout.splitlines() == ["kafka: stopped", "redis: stopped"]
     status = servers("status", directory=tmp_path)
-    assert status.stdout.count("not running") == 2 and status.returncode == cli.NOT_RUNNING
+    assert status.stdout.count("not running") == 2
+    assert status.returncode == cli.NOT_RUNNING
     assert servers("env", directory=tmp_path).returncode == 1
 
 
@@ -198,7 +201,8 @@ def test_a_command_run_with_both_has_their_addresses_and_leaves_none(tmp_path: P
     done = servers("with", "sh", "-c", show, directory=tmp_path)
     kafka, url = done.stdout.split()
     assert done.returncode == 7
-    assert kafka.startswith("127.0.0.1:") and url.startswith("redis://127.0.0.1:")
+    assert kafka.startswith("127.0.0.1:")
+    assert url.startswith("redis://127.0.0.1:")
     assert servers("status", directory=tmp_path).stdout.count("not running") == 2
 
 
@@ -206,7 +210,8 @@ def test_a_command_run_with_both_is_ended_with_all_that_it_started(tmp_path: Pat
     started = "sleep 60 & echo ready; wait"
     command = [sys.executable, COMMAND, "with", "--dir", str(tmp_path), "sh", "-c", started]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         process.terminate()
         process.communicate(timeout=30)  # ends when the last one that could still write, `sleep`, is gone
     assert process.returncode == 128 + signal.SIGTERM
@@ -217,9 +222,7 @@ def test_install_has_nothing_to_do_where_all_is_here() -> None:
     assert installing.install() == []
 
 
-def test_install_names_what_is_missing_and_the_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_install_names_what_is_missing_and_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerError, match="missing: java") as error:
         installing.install(tmp_path / "cache")

@@ -31,9 +31,7 @@ class KafkaServer(Server):
 
     name = "kafka"
 
-    def __init__(
-        self, directory: Path, port: int = 0, *, dies_with_parent: bool = False, cache: Path = CACHE
-    ) -> None:
+    def __init__(self, directory: Path, port: int = 0, *, dies_with_parent: bool = False, cache: Path = CACHE) -> None:
         super().__init__(directory, port, dies_with_parent=dies_with_parent)
         self._cache = cache
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
@@ -81,17 +82,12 @@ def _env(options: argparse.Namespace) -> int:
 def _with(options: argparse.Namespace) -> int:
     """Start, run a command, stop whatever happens; servers that ran before stay."""
     signal.signal(signal.SIGTERM, _leave)
-    started: list[Server] = []
-    try:
+    with ExitStack() as leaving:
         servers = _servers(options, dies_with_parent=True)
         for server in servers:
             if server.start():
-                started.append(server)
-        environment = {**os.environ, **_environment(servers)}
-        return _run_as_group(options.command, environment)
-    finally:
-        for server in reversed(started):
-            server.stop()
+                leaving.callback(server.stop)
+        return _run_as_group(options.command, {**os.environ, **_environment(servers)})
 
 
 def _run_as_group(command: list[str], environment: dict[str, str]) -> int:
@@ -149,18 +145,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _places() -> argparse.ArgumentParser:
     places = argparse.ArgumentParser(add_help=False)
-    places.add_argument(
-        "--dir", type=Path, default=DIRECTORY, help="data, logs and records (default: %(default)s)"
-    )
+    places.add_argument("--dir", type=Path, default=DIRECTORY, help="data, logs and records (default: %(default)s)")
     places.add_argument("--cache", type=Path, default=CACHE, help="Kafka's jars (default: %(default)s)")
     places.add_argument("--kafka-port", type=int, default=0, help="0: that of the last start, or a free one")
     places.add_argument("--redis-port", type=int, default=0, help="0: that of the last start, or a free one")
     return places
 
 
-def _add_with(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", places: argparse.ArgumentParser
-) -> None:
+def _add_with(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", places: argparse.ArgumentParser) -> None:
     text = "run a command with both servers and their settings in its environment, then stop them"
     parser = commands.add_parser("with", parents=[places], help=text, description=text)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
@@ -175,6 +167,4 @@ def _add_installing(
     parser.add_argument("--dry-run", action="store_true", help="only say what would be run")
     parser.set_defaults(run=_install)
     text = "write jars.sha256 anew after a change of pom.xml"
-    commands.add_parser("renew-sums", parents=[places], help=text, description=text).set_defaults(
-        run=_renew_sums
-    )
+    commands.add_parser("renew-sums", parents=[places], help=text, description=text).set_defaults(run=_renew_sums)

@@ -74,9 +74,7 @@ def require_jars(cache: Path) -> None:
     """Raise ServerError unless every jar is there; looks at the names only, as each start does."""
     absent = [name for name in expected_sums() if not (cache / name).exists()]
     if absent:
-        raise ServerError(
-            f"{len(absent)} of Kafka's jars are not in {cache}: run `deploy/local/servers install`"
-        )
+        raise ServerError(f"{len(absent)} of Kafka's jars are not in {cache}: run `deploy/local/servers install`")
 
 
 def expected_sums() -> dict[str, str]:

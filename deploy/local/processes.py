@@ -124,9 +124,7 @@ class Server(ABC):
     def _already_running(self) -> bool:
         record = self._read_record()
         if record and record.port != self.port:
-            raise ServerError(
-                f"{self.name} already runs on port {record.port}, not {self.port}: stop it first"
-            )
+            raise ServerError(f"{self.name} already runs on port {record.port}, not {self.port}: stop it first")
         return False
 
     def _spawn(self) -> None:
@@ -150,14 +148,10 @@ class Server(ABC):
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
             if self.pid is None:
-                raise ServerError(
-                    f"{self.name} ended while starting; the end of {self.log_file}:\n{self.log_tail()}"
-                )
+                raise ServerError(f"{self.name} ended while starting; the end of {self.log_file}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 self._end_process(signal.SIGKILL)
-                raise ServerError(
-                    f"{self.name} gave no answer within {START_SECONDS:.0f} s\n{self.log_tail()}"
-                )
+                raise ServerError(f"{self.name} gave no answer within {START_SECONDS:.0f} s\n{self.log_tail()}")
             time.sleep(POLL_SECONDS)
 
     def _end(self, how: signal.Signals) -> bool:

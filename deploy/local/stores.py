@@ -58,9 +58,7 @@ class RedisServer(Server):
         return self.directory / "redis.conf"
 
 
-def start_cluster(
-    directory: Path, primaries: int = 3, *, dies_with_parent: bool = False
-) -> list[RedisServer]:
+def start_cluster(directory: Path, primaries: int = 3, *, dies_with_parent: bool = False) -> list[RedisServer]:
     """Start `primaries` (3 and more) Redis servers and share the 16,384 hash slots out among them.
 
     Raises ServerError, and leaves none running, when the cluster cannot be formed.
