@@ -54,6 +54,21 @@ def normalise(text: str, how: Normalisation = FOLDED) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
+def normalised_parts(text: str, how: Normalisation = FOLDED) -> Iterator[str]:
+    """Normalise in parts of PIECE_CHARACTERS that end in a space or a line feed: NFKC never looks across.
+
+    A part can grow 18-fold. Where there is no space in so many characters the part ends at their end.
+    """
+    start = 0
+    while len(text) - start > PIECE_CHARACTERS:
+        end = start + PIECE_CHARACTERS
+        after_space = 1 + max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+        end = after_space or end
+        yield normalise(text[start:end], how)
+        start = end
+    yield normalise(text[start:], how)
+
+
 def without_surrogates(text: str) -> str:
     """Make a text that every encoding of Unicode can hold."""
     try:

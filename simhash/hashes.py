@@ -133,8 +133,8 @@ def _jenkins_final(a: int, b: int, c: int) -> tuple[int, int]:
 def string_hash(text: str, bits: int) -> int:
     """Multiplicative string hash with 1000003 over code points (CPython's before 3.4).
 
-    Kept as the published Python simhash has it, down to an empty text giving 0; at `bits` bits where CPython had
-    a machine word.
+    Kept as the published Python simhash has it, down to an empty text giving 0; CPython had a machine word of
+    bits.
     """
     if not text:
         return 0

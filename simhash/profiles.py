@@ -18,12 +18,13 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import FOLDED, CharacterGrams, Normalisation, ScriptRuns, Words, normalise
+from simhash.features import FOLDED, CharacterGrams, Normalisation, ScriptRuns, Words, normalised_parts
 from simhash.fingerprint import fingerprint, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
-from simhash.segment import LETTER, PIECE_CHARACTERS, pieces
+from simhash.segment import LETTER, Piece, pieces
 from simhash.shingles import TOKEN_HASH, TokenShingles, token_hashes
+from simhash.tally import GramSet, HashCounts, TextDigest
 
 VERIFIER_BITS = 64
 
@@ -124,17 +125,15 @@ class Profile:
             text: its main text, any string.
             raw: the page's bytes, used only where the normalised text is empty.
         """
-        normal = normalise(text)
-        digest = text_digest(normal) or f"raw:{xxhash.xxh3_128_hexdigest(raw)}"
-        tally = self._tally(normal if self.normalisation == FOLDED else normalise(text, self.normalisation))
-        weights = self.weights.of(tally.values)
-        if tally.count < self.min_features or not weights.any():
-            return Signature(None, None, digest, tally.count)
-        gate = simhash(tally.hashes, weights, self.bits, self.zero_sum)
-        verifier = self._verify(normal, tally.tokens)
-        if verifier is None and self.verifier is not None:
-            return Signature(None, None, digest, tally.count)
-        return Signature(gate, verifier, digest, tally.count)
+        reading = _Reading(self._streamed(), self._hash, self.verifier)
+        for part in normalised_parts(text):
+            reading.add(part)
+        tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
+        digest, verifier = _tagged(reading.digest.hex(), raw), reading.verifier()
+        gate = self._gate(tally)
+        if tally.total < self.min_features or gate is None or (self.verifier and verifier is None):
+            return Signature(None, None, digest, tally.total)
+        return Signature(gate, verifier, digest, tally.total)
 
     def signature_of_html(self, html: str, raw: bytes) -> Signature:
         """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
@@ -151,49 +150,79 @@ class Profile:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name}
 
-    def _tally(self, text: str) -> _Tally:
+    def _streamed(self) -> ScriptRuns | None:
+        """The scheme, if its features can be taken part by part from the text that the verifier reads."""
+        return (
+            self.features if isinstance(self.features, ScriptRuns) and self.normalisation == FOLDED else None
+        )
+
+    def _tally_of_whole(self, text: str) -> _Tally:
+        body = "".join(normalised_parts(text, self.normalisation))
         if isinstance(self.features, Keywords):
-            scores = self.features(text)
+            scores = self.features(body)
             values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
-            return _Tally(self._hash.words(scores), values, len(scores), None)
-        if isinstance(self.features, ScriptRuns) and self.verifier is not None:
-            return self._tally_with_tokens(text, self.features)
-        return _counted([self._hash.words(features) for features in self.features(text)], None)
+            return _Tally(self._hash.words(scores), values, len(scores))
+        counts = HashCounts()
+        for features in self.features(body):
+            counts.add(self._hash.words(features))
+        return _Tally(*counts.counted(), counts.total)
 
-    def _tally_with_tokens(self, text: str, scheme: ScriptRuns) -> _Tally:
-        """Take a text apart once for both the gate and the verifier."""
-        gate, tokens = [], []
-        for piece in pieces(text):
-            hashes = self._hash.words(scheme.of_piece(piece))
-            gate.append(hashes)
-            # In a piece of nothing but plain words both see the same tokens: hash them once.
-            shared = self._hash.name == TOKEN_HASH.name and piece.present & ~LETTER == 0
-            tokens.append(hashes if shared else token_hashes(piece))
-        return _counted(gate, np.concatenate(tokens))
-
-    def _verify(self, normal: str, tokens: NDArray[np.uint64] | None) -> int | None:
-        if self.verifier is None:
-            return None
-        if tokens is None:
-            tokens = np.concatenate([token_hashes(piece) for piece in pieces(normal)])
-        grams = self.verifier.hashes(tokens)
-        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS) if len(grams) else None
+    def _gate(self, tally: _Tally) -> int | None:
+        weights = self.weights.of(tally.values)
+        return simhash(tally.hashes, weights, self.bits, self.zero_sum) if weights.any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """Distinct features of a text: hashes (n,) or (n, words), counts or scores (n,), total number; tokens."""
+    """Distinct features: hashes (n,) or (n, words), their counts or scores (n,), and the total number."""
 
     hashes: NDArray[np.uint64]
     values: NDArray[np.float64]
-    count: int
-    tokens: NDArray[np.uint64] | None
+    total: int
 
 
-def _counted(parts: list[NDArray[np.uint64]], tokens: NDArray[np.uint64] | None) -> _Tally:
-    every = np.concatenate(parts)
-    hashes, counts = np.unique(every, return_counts=True, axis=None if every.ndim == 1 else 0)
-    return _Tally(hashes, counts.astype(np.float64), len(every), tokens)
+class _Reading:
+    """One pass over the parts of a normalised text: digest, verifier and, with a scheme, the gate."""
+
+    def __init__(self, scheme: ScriptRuns | None, hash_: Hash, verifier: TokenShingles | None) -> None:
+        self.digest = TextDigest()
+        self._scheme = scheme
+        self._hash = hash_
+        self._counts = HashCounts()
+        self._grams = GramSet(verifier.n) if verifier else None
+
+    def add(self, part: str) -> None:
+        """Go on with this part."""
+        self.digest.add(part)
+        if self._scheme is None and self._grams is None:
+            return
+        for piece in pieces(part):
+            self._take(piece)
+
+    def _take(self, piece: Piece) -> None:
+        hashes = None
+        if self._scheme is not None:
+            hashes = self._hash.words(self._scheme.of_piece(piece))
+            self._counts.add(hashes)
+        if self._grams is not None:
+            # In a piece of nothing but plain words gate and verifier see the same tokens: hash them once.
+            shared = self._hash.name == TOKEN_HASH.name and piece.present & ~LETTER == 0
+            self._grams.add(hashes if shared and hashes is not None else token_hashes(piece))
+
+    def tally(self) -> _Tally:
+        """The gate's features."""
+        return _Tally(*self._counts.counted(), self._counts.total)
+
+    def verifier(self) -> int | None:
+        """The verifier's fingerprint, None without a verifier or without tokens."""
+        grams = self._grams.hashes() if self._grams else None
+        if grams is None or not len(grams):
+            return None
+        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS)
+
+
+def _tagged(digest: str | None, raw: bytes) -> str:
+    return f"raw:{xxhash.xxh3_128_hexdigest(raw)}" if digest is None else f"text:{digest}"
 
 
 def _plain(value: object) -> object:
@@ -203,29 +232,6 @@ def _plain(value: object) -> object:
     if is_dataclass(value):
         return {"is": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     return value
-
-
-def text_digest(normal: str) -> str | None:
-    """Digest of a normalised text, white space collapsed and stripped; None where nothing is left."""
-    state = xxhash.xxh3_128()
-    empty = True
-    for part in _collapsed(normal):
-        state.update(part.encode())
-        empty = False
-    return None if empty else f"text:{state.hexdigest()}"
-
-
-def _collapsed(text: str) -> Iterator[str]:
-    """The text with each run of white space as one space, none at the ends; in parts, to bound memory."""
-    started = spaced = False
-    for start in range(0, len(text), PIECE_CHARACTERS):
-        part = text[start : start + PIECE_CHARACTERS]
-        words = " ".join(part.split())
-        if words:
-            yield " " + words if started and (spaced or part[0].isspace()) else words
-            started, spaced = True, part[-1].isspace()
-        else:
-            spaced = True
 
 
 DEFAULT = Profile(

@@ -45,7 +45,7 @@ _SELECTOR_RANGES = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 _LAST_LETTER = 0x3FFFF
 _CODE_POINTS = 0x110000
 
-PIECE_CHARACTERS = 1 << 18
+PIECE_CHARACTERS = 1 << 16
 """A text is taken apart in pieces of at most so many characters: memory for tokens is bounded."""
 
 HAN_RUN_CHARACTERS = 256

@@ -52,10 +52,6 @@ class TokenShingles:
         if self.n < 1:
             raise ProfileError(f"shingles need a size of at least 1, not {self.n}")
 
-    def hashes(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Hash every distinct n-gram of a text's hashed tokens; ascending, shape (m,)."""
-        return distinct(gram_hashes(tokens, self.n))
-
 
 def gram_hashes(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     """Hash every n-gram of hashed tokens, in order: shape (max(1, len - n + 1),), or (0,) without tokens.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from simhash import segment
 from simhash.errors import ProfileError
-from simhash.features import CharacterGrams, ScriptRuns, Words, normalise
+from simhash.features import CharacterGrams, ScriptRuns, Words, normalise, normalised_parts
 
 any_text = st.text(st.characters(codec=None))
 
@@ -36,6 +36,21 @@ def test_a_normalised_text_can_be_encoded(text: str) -> None:
     normalise(text, "none").encode()
 
 
+@given(st.lists(st.text(max_size=4).map(lambda word: f"{word} "), max_size=20), st.integers(5, 30))
+def test_a_text_normalised_in_parts_is_the_normalised_text(words: list[str], size: int) -> None:
+    text = "".join(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simhash.features.PIECE_CHARACTERS", size)
+        parts = list(normalised_parts(text))
+    assert "".join(parts) == normalise(text)
+
+
+def test_a_text_without_spaces_is_cut_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simhash.features.PIECE_CHARACTERS", 3)
+    assert list(normalised_parts("ABCDEFG")) == ["abc", "def", "g"]
+    assert list(normalised_parts("")) == [""]
+
+
 def test_lone_surrogates_become_replacement_characters_and_pairs_what_they_mean() -> None:
     assert normalise("a\ud800b\udfff") == "a\ufffdb\ufffd"
     assert normalise("\ud83d\ude00") == "😀"
@@ -45,10 +60,7 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_what_they_mean(
 def test_features_are_chosen_for_each_run_of_a_script() -> None:
     text = "Hello, WORLD 42! 我来到北京清华大学。ひらがな カタ ラ 안녕하세요 สวัสดี x1"
     assert sorted(of(ScriptRuns(), text)) == sorted(
-        ["hello", "world", "42", "안녕하세요", "x1"]
-        + ["我", "来到", "北京", "清华大学"]
-        + ["ひら", "らが", "がな", "カタ", "ラ"]
-        + ["สว", "วั", "ัส", "สด", "ดี"]
+        "hello world 42 안녕하세요 x1 我 来到 北京 清华大学 ひら らが がな カタ ラ สว วั ัส สด ดี".split()
     )
 
 

@@ -37,7 +37,7 @@ def test_k_is_inclusive_at_four_bits(k: int, near: bool) -> None:
 
 
 def test_fingerprints_of_unequal_width_cannot_be_compared() -> None:
-    with pytest.raises(WidthError, match="64 bits.*128"):
+    with pytest.raises(WidthError, match=r"64 bits.*128"):
         Fingerprint(64, 1).distance(Fingerprint(128, 1))
 
 

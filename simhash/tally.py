@@ -1,0 +1,109 @@
+"""What adds up while a text is read piece by piece: counts of feature hashes, n-grams of tokens, the digest.
+
+Only what is distinct is kept, so memory follows what a page says and not how often it says it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from simhash.shingles import distinct, gram_hashes
+
+MERGE_AT = 1 << 18
+"""Rows that may wait for merging (2 MB of 64-bit hashes); more where more are merged already."""
+
+
+class HashCounts:
+    """Counts of hashes of shape (n,) or (n, words). Equal hashes are one feature."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._counts: list[NDArray[np.float64]] = []
+        self._waiting = 0
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Count each of these once more."""
+        unique, counts = np.unique(hashes, return_counts=True, axis=_rows(hashes))
+        self._hashes.append(unique)
+        self._counts.append(counts.astype(np.float64))
+        self.total += len(hashes)
+        self._waiting += len(unique)
+        if self._waiting > max(MERGE_AT, 2 * len(self._hashes[0])):
+            self.counted()
+
+    def counted(self) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+        """Distinct hashes, ascending, and how often each was added; call `add` at least once before."""
+        if len(self._hashes) > 1:
+            hashes = np.concatenate(self._hashes)
+            unique, where = np.unique(hashes, return_inverse=True, axis=_rows(hashes))
+            counts = np.bincount(where.reshape(-1), weights=np.concatenate(self._counts))
+            self._counts = [counts.astype(np.float64)]
+            self._hashes = [unique]
+            self._waiting = len(unique)
+        return self._hashes[0], self._counts[0]
+
+
+def _rows(hashes: NDArray[np.uint64]) -> int | None:
+    return None if hashes.ndim == 1 else 0
+
+
+class GramSet:
+    """The distinct n-grams of a text's hashed tokens, over the seams of pieces."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._grams: list[NDArray[np.uint64]] = []
+        self._waiting = 0
+        self._last = np.empty(0, dtype=np.uint64)
+
+    def add(self, tokens: NDArray[np.uint64]) -> None:
+        """Go on with these tokens."""
+        if len(self._last):
+            tokens = np.concatenate((self._last, tokens))
+        self._last = tokens[max(0, len(tokens) - self._n + 1) :]
+        if len(tokens) < self._n:
+            return
+        grams = distinct(gram_hashes(tokens, self._n))
+        self._grams.append(grams)
+        self._waiting += len(grams)
+        if self._waiting > max(MERGE_AT, 2 * len(self._grams[0])):
+            self._merge()
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """Distinct n-grams, ascending; of a text with fewer tokens the one shorter n-gram, if any."""
+        if not self._grams:
+            return gram_hashes(self._last, self._n)
+        if len(self._grams) > 1:
+            self._merge()
+        return self._grams[0]
+
+    def _merge(self) -> None:
+        self._grams = [distinct(np.concatenate(self._grams))]
+        self._waiting = len(self._grams[0])
+
+
+class TextDigest:
+    """xxh3_128 of a text with each run of white space as one space and none at its ends, in UTF-8."""
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_128()
+        self._begun = False
+        self._spaced = False
+
+    def add(self, part: str) -> None:
+        """Go on with this part of the text."""
+        words = " ".join(part.split())
+        if not words:
+            self._spaced = self._spaced or bool(part)
+            return
+        if self._begun and (self._spaced or part[0].isspace()):
+            self._state.update(b" ")
+        self._state.update(words.encode())
+        self._begun, self._spaced = True, part[-1].isspace()
+
+    def hex(self) -> str | None:
+        """32 hexadecimal digits; None if there was nothing but white space."""
+        return self._state.hexdigest() if self._begun else None

@@ -1,0 +1,63 @@
+"""What adds up over the pieces of a text is what the whole text gives."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simhash import tally
+from simhash.shingles import distinct, gram_hashes
+from simhash.tally import GramSet, HashCounts, TextDigest
+
+few_hashes = st.integers(0, 9) | st.integers(2**64 - 3, 2**64 - 1)
+pieces_of_hashes = st.lists(st.lists(few_hashes, max_size=12), min_size=1, max_size=12)
+limits = st.integers(0, 20)
+
+
+@given(pieces_of_hashes, limits)
+def test_counts_over_pieces_are_the_counts_of_the_whole(pieces: list[list[int]], limit: int) -> None:
+    counts = HashCounts()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tally, "MERGE_AT", limit)
+        for piece in pieces:
+            counts.add(np.array(piece, dtype=np.uint64))
+    hashes, numbers = counts.counted()
+    expected = Counter(hash_ for piece in pieces for hash_ in piece)
+    assert dict(zip(hashes.tolist(), numbers.tolist(), strict=True)) == expected
+    assert hashes.tolist() == sorted(expected)
+    assert counts.total == expected.total()
+
+
+@given(st.lists(st.lists(st.tuples(few_hashes, few_hashes), max_size=9), min_size=1, max_size=9), limits)
+def test_wide_hashes_are_counted_as_rows(pieces: list[list[tuple[int, int]]], limit: int) -> None:
+    counts = HashCounts()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tally, "MERGE_AT", limit)
+        for piece in pieces:
+            counts.add(np.array(piece, dtype=np.uint64).reshape(-1, 2))
+    hashes, numbers = counts.counted()
+    rows = [tuple(row) for row in hashes.tolist()]
+    assert dict(zip(rows, numbers.tolist(), strict=True)) == Counter(row for piece in pieces for row in piece)
+
+
+@given(pieces_of_hashes, limits, st.integers(1, 6))
+def test_n_grams_reach_over_the_seams_of_pieces(pieces: list[list[int]], limit: int, n: int) -> None:
+    grams = GramSet(n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tally, "MERGE_AT", limit)
+        for piece in pieces:
+            grams.add(np.array(piece, dtype=np.uint64))
+    whole = np.array([hash_ for piece in pieces for hash_ in piece], dtype=np.uint64)
+    assert grams.hashes().tolist() == distinct(gram_hashes(whole, n)).tolist()
+
+
+@given(st.lists(st.text(st.sampled_from("ab \n\u3000"), max_size=4)))
+def test_the_digest_of_parts_is_that_of_the_text_with_its_white_space_collapsed(parts: list[str]) -> None:
+    digest = TextDigest()
+    for part in parts:
+        digest.add(part)
+    collapsed = " ".join("".join(parts).split())
+    assert digest.hex() == (xxhash.xxh3_128_hexdigest(collapsed.encode()) if collapsed else None)
