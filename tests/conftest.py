@@ -1,0 +1,52 @@
+"""What the tests share: one Kafka and one Redis a session, a fresh index name or topic a test; settings for both."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import settings as hypothesis_settings
+
+from tests.servers import KafkaServer, RedisServer, running_kafka, running_redis
+
+SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
+
+# The same examples on every run: a red run must be red for the next person too.
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis_settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_from_outside() -> None:
+    """The developer's own environment must not change what is tested."""
+    for name in [name for name in os.environ if name.startswith("SIMHASH_DEDUP_")]:
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A real Redis for the whole session."""
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A real Kafka broker for the whole session."""
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """A connection to the session's Redis."""
+    with redis.Redis.from_url(redis_server.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses: for an index, a topic, a group."""
+    return f"t{uuid.uuid4().hex[:12]}"
