@@ -10,7 +10,7 @@ Measured harmless at 10 MiB, hence without a limit: one huge attribute, text, co
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -63,15 +63,18 @@ def _any_case(word: str) -> str:
     return "".join(f"[{letter}{letter.upper()}]" for letter in word)
 
 
-_RAW_NAMES = "|".join(map(_any_case, ("iframe", "noembed", "noframes", "style", "textarea", "title", "xmp")))
-# One token: an end tag, a start tag with its attributes and, of elements without inner markup, their text; or nothing.
+_RAW_NAMES = "|".join(
+    map(_any_case, ("iframe", "noembed", "noframes", "plaintext", "style", "textarea", "title", "xmp"))
+)
+# One token: an end tag; a start tag with its attributes, and after it the text of an element without inner markup (a
+# script), or the rest of an element that holds only text (`<a href="x">y</a>`: taking these whole halves the work);
+# or anything else in <>, without groups.
 _TOKEN = re.compile(
     rf"""<(?:
       (/[a-zA-Z0-9:-]++)>
-    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) | ({_any_case("plaintext")}) )(?={_STOP})
-        | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
-      ({_ATTRIBUTES}) [\t\n\f\r\ /]*+ >?+
-      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){_STOP}) )*+ | (?(5) .*+))))
+    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) )(?={_STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
+      ({_ATTRIBUTES} [\t\n\f\r\ /]*+) >?+
+      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){_STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
     | !--(?: -?> | .*?(?:--!?>|\Z) )
     | [!?/][^>]*+ >?+
     )""",
@@ -79,7 +82,6 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
 
-_Token = tuple[str, str, str, str, str, str, str]
 
 # Elements that never hold others, or that a parser ends by itself before the next of their kind.
 _NOT_NESTING = frozenset(
@@ -100,96 +102,131 @@ _MAX_EQUAL_FORMATTING = 3
 _FOREIGN = ("math", "svg")
 
 
+@dataclass(frozen=True, slots=True)
+class _Markup:
+    """The tokens of a page, column by column.
+
+    A label is the name in lower case: `/b` of an end tag, `=b` of an element that holds only text, empty of a comment.
+    A text is what a script and its like hold, or the rest of an element that holds only text.
+    """
+
+    html: str
+    labels: list[str]
+    attributes: list[str]
+    texts: list[str]
+
+    @classmethod
+    def of(cls, html: str, most: int) -> "_Markup":
+        """The first `most` tokens; beyond them a page is refused anyway."""
+        if html.count("<") > most:
+            tokens = [match.groups("") for match in islice(_TOKEN.finditer(html), most)]
+        else:
+            tokens = _TOKEN.findall(html)
+        labels = [
+            (end or ("=" + name if rest and not script and not raw else name)).lower()
+            for end, name, script, raw, _, rest in tokens
+        ]
+        return cls(html, labels, [token[4] for token in tokens], [token[5] for token in tokens])
+
+    def refusal(self, token: int, limit: str, most: int, found: int, what: str) -> PageError:
+        """The error that blames the token of that number; its position is looked up only now."""
+        position = next(islice(_TOKEN.finditer(self.html), token, None)).start()
+        return PageError("extract", f"markup limit {limit} = {most}: {found} {what} at character {position}")
+
+
 def check_markup(html: str, limits: MarkupLimits) -> None:
     """Refuse a page that would cost a parser too much; linear in its length.
 
     Raises:
-        PageError: stage "extract"; names the limit, the count found and, where one tag is to blame, its position.
+        PageError: stage "extract"; names the limit, the count found and the position of the tag that is one too many.
     """
     if _is_small(html, limits):
         return
-    tokens: list[_Token] = _TOKEN.findall(html)
-    names = [(end or name).lower() for end, name, *_ in tokens]
-    counts = Counter(names)
-    _check_attributes(html, names, tokens, limits)
-    _check_names(counts, tokens, limits)
-    if counts["option"] > limits.options:
-        raise _refusal(
-            "options", limits.options, counts["option"], "<option> elements", html, names.index("option")
-        )
-    formatting = sum(counts[name] for name in _FORMATTING)
-    if len(tokens) > limits.depth or len(tokens) * (1 + formatting) > min(limits.elements, limits.steps):
-        _check_tree(html, names, tokens, limits)
+    markup = _Markup.of(html, limits.elements + 1)
+    _check_attributes(markup, limits)
+    _check_names(markup, limits)
+    _check_options(markup, limits)
+    if not _are_few(len(markup.labels), limits):
+        _check_tree(markup, limits)
 
 
 def _is_small(html: str, limits: MarkupLimits) -> bool:
     """Whether so few characters and `<` exceed no limit, whatever they are: most pages need no closer look."""
     tags, attributes = html.count("<"), len(html) // 2
     return (
-        tags <= min(limits.depth, limits.options)
-        and tags * (tags + 1) // 2 <= min(limits.steps, limits.elements)
+        _are_few(tags, limits)
+        and tags <= limits.options
         and attributes**2 <= limits.attribute_pairs
         and attributes <= limits.names
     )
 
 
-def _refusal(limit: str, most: int, found: int, what: str, html: str, token: int) -> PageError:
-    """The error for the token of that number; its position is looked up only now."""
-    position = next(islice(_TOKEN.finditer(html), token, None)).start()
-    return PageError("extract", f"markup limit {limit} = {most}: {found} {what} at character {position}")
+def _are_few(tags: int, limits: MarkupLimits) -> bool:
+    """Whether tags can build no tree beyond the limits, even if each lies inside all that came before."""
+    return tags <= limits.depth and tags * (tags + 1) // 2 <= min(limits.steps, limits.elements)
 
 
-def _check_attributes(html: str, names: list[str], tokens: list[_Token], limits: MarkupLimits) -> None:
-    lengths = [len(token[5]) for token in tokens]
-    if sum(length * length for length in lengths) <= 4 * limits.attribute_pairs:
-        return  # an attribute has two characters at least
-    pairs, gathered = 0, Counter[str]()
-    for index, (name, token) in enumerate(zip(names, tokens, strict=True)):
-        count = len(_ATTRIBUTE_NAME.findall(token[5]))
-        if name in ("html", "body"):
-            pairs -= gathered[name] ** 2
-            gathered[name] += count
-            count = gathered[name]
-        pairs += count * count
+def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
+    lengths = [*map(len, markup.attributes)]
+    if max(lengths, default=0) * sum(lengths) <= 4 * limits.attribute_pairs:
+        return  # an attribute has two characters at least, so these are few enough
+    pairs, gathered = 0, {"html": 0, "body": 0}
+    for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
+        count = len(_ATTRIBUTE_NAME.findall(text))
+        if label in gathered:
+            pairs -= gathered[label] ** 2
+            count = gathered[label] = gathered[label] + count
+        pairs += count**2
         if pairs > limits.attribute_pairs:
-            what = f"pairs of attributes, {count} in one <{name[:20]}>,"
-            raise _refusal("attribute_pairs", limits.attribute_pairs, pairs, what, html, index)
+            what = f"pairs of attributes, {count} of them in one tag,"
+            raise markup.refusal(token, "attribute_pairs", limits.attribute_pairs, pairs, what)
 
 
-def _check_names(counts: Counter[str], tokens: list[_Token], limits: MarkupLimits) -> None:
-    different = len(counts)
-    if sum(len(token[5]) for token in tokens) // 2 + different > limits.names:
-        attributes = {name.lower() for token in tokens for name in _ATTRIBUTE_NAME.findall(token[5])}
-        different += len(attributes)
-    if different > limits.names:
-        raise PageError(
-            "extract",
-            f"markup limit names = {limits.names}: {different} different names of tags and attributes",
-        )
+def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
+    texts = set(markup.attributes)
+    if len(set(markup.labels)) + sum(map(len, texts)) // 2 <= limits.names:
+        return
+    seen: set[str] = set()
+    for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
+        seen.add("<" + label.lstrip("/="))
+        if text in texts:
+            texts.remove(text)
+            seen.update(map(str.lower, _ATTRIBUTE_NAME.findall(text)))
+        if len(seen) > limits.names:
+            raise markup.refusal(
+                token, "names", limits.names, len(seen), "different names of tags and attributes"
+            )
 
 
-def _check_tree(html: str, names: list[str], tokens: list[_Token], limits: MarkupLimits) -> None:
+def _check_options(markup: _Markup, limits: MarkupLimits) -> None:
+    options = [token for token, label in enumerate(markup.labels) if label in ("option", "=option")]
+    if len(options) > limits.options:
+        last = options[limits.options]
+        raise markup.refusal(last, "options", limits.options, len(options), "<option> elements, one too many")
+
+
+def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
     tree = _OpenElements()
     steps = elements = 0
-    for index, name in enumerate(names):
-        if name[:1] == "/":
-            tree.end(name[1:])
-        elif name and (name not in _NOT_NESTING or tree.foreign):
-            tree.start(name, *tokens[index][5:])
+    for token, label in enumerate(markup.labels):
+        mark = label[:1]
+        if mark == "/":
+            tree.end(label[1:])
+        elif mark == "=":
+            tree.whole(label[1:])
+        elif mark and (label not in _NOT_NESTING or tree.foreign):
+            tree.start(label, markup.attributes[token], markup.texts[token])
         steps += tree.depth
         elements += 1 + tree.formatting
         if tree.depth > limits.depth or steps > limits.steps or elements > limits.elements:
-            raise _tree_refusal(html, index, limits, tree.depth, steps, elements)
-
-
-def _tree_refusal(
-    html: str, token: int, limits: MarkupLimits, depth: int, steps: int, elements: int
-) -> PageError:
-    if depth > limits.depth:
-        return _refusal("depth", limits.depth, depth, "elements open at once", html, token)
+            break
+    else:
+        return
+    if tree.depth > limits.depth:
+        raise markup.refusal(token, "depth", limits.depth, tree.depth, "elements open at once")
     if steps > limits.steps:
-        return _refusal("steps", limits.steps, steps, "elements open around tags, in sum,", html, token)
-    return _refusal("elements", limits.elements, elements, "tags and elements opened again", html, token)
+        raise markup.refusal(token, "steps", limits.steps, steps, "open elements around tags, in sum,")
+    raise markup.refusal(token, "elements", limits.elements, elements, "tags and elements opened again")
 
 
 @dataclass(slots=True)
@@ -202,18 +239,23 @@ class _OpenElements:
     _open: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _reopened: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def start(self, name: str, attributes: str, raw: str) -> None:
-        """A start tag; `raw` is the text of a script and its like."""
-        if self.foreign and name in _BREAKOUT:
-            self._leave_foreign()
+    def start(self, name: str, attributes: str, text: str) -> None:
+        """A start tag; `text` is what a script and its like hold."""
+        self.whole(name)
         if self.foreign:
             # In SVG a <style> or <title> holds markup: what was taken for its text may nest, and ends nowhere.
-            self._push(name, raw.count("<") + (not attributes.endswith("/")))
+            self._push(name, text.count("<") + (not attributes.endswith("/")))
         elif name not in _NOT_NESTING and not (name in _SINGLE and self._open[name]):
             self._push(name, 1)
             if name in _FORMATTING and (attributes or self._reopened[name] < _MAX_EQUAL_FORMATTING):
                 self._reopened[name] += 1
                 self.formatting += 1
+
+    def whole(self, name: str) -> None:
+        """An element begins, and perhaps ends at once: HTML's names leave SVG and MathML, for good as counted here."""
+        if self.foreign and name in _BREAKOUT:
+            for foreign in _FOREIGN:
+                self._push(foreign, -self._open[foreign])
 
     def end(self, name: str) -> None:
         """An end tag; one of nothing open changes nothing."""
@@ -228,7 +270,3 @@ class _OpenElements:
         self.depth += count
         if name in _FOREIGN:
             self.foreign += count
-
-    def _leave_foreign(self) -> None:
-        for name in _FOREIGN:
-            self._push(name, -self._open[name])
