@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 import redis
-from exposition import METRICS, PrometheusServer, sample_blocks
 from ruamel.yaml import YAML
-from servers import running_redis
 
 from deploy.local import brokers, installing
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
+from tests.exposition import METRICS, PrometheusServer, sample_blocks
+from tests.servers import running_redis
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -12,11 +12,11 @@ import pytest
 import redis
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
-from servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, start_redis
 
 from deploy.local import cli, installing
 from deploy.local.ports import HIGHEST, LOWEST
 from deploy.local.processes import ServerError
+from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, start_redis
 
 ROOT = Path(__file__).parents[1]
 COMMAND = str(ROOT / "deploy" / "local" / "servers")
@@ -153,10 +153,10 @@ def test_a_server_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> 
 
 def test_the_servers_of_a_killed_test_run_end_with_it(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from servers import start_redis;"
+        "import os, sys; from pathlib import Path; from tests.servers import start_redis;"
         "server = start_redis(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
     server = RedisServer(tmp_path)
