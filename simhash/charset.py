@@ -10,9 +10,9 @@ One question lives here, answered from the bytes and the declaration alone, the 
     6. the detector (chardetng, the one of Firefox), strictly
     7. the candidates of 5 and 6 again, with a few broken bytes
 
-Declarations lie. A multi-byte charset often gives a lie away by failing; a single-byte one accepts anything, so where there
-are enough bytes to judge by, the detector overrules the declaration (`_is_overruled`). What no candidate explains,
-or only with control characters in the result, is no text (an image, an archive) and is refused.
+Declarations lie. A multi-byte charset often gives a lie away by failing; a single-byte one accepts anything, so where
+there are enough bytes to judge by, the detector overrules the declaration (`_is_overruled`). What no candidate
+explains, or only with control characters in the result, is no text (an image, an archive) and is refused.
 
 Labels mean what they mean on the web (WHATWG): `gb2312` is gb18030, `iso-8859-1` windows-1252, `shift_jis` cp932.
 """
@@ -39,8 +39,8 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 # What the detector reads, from the first non-ASCII byte on; it takes 13 MB/s.
 DETECTOR_SAMPLE_BYTES = 64 * 1024
 
-# Valid non-ASCII characters needed for each broken sequence. 720 pages in 18 legacy charsets, read as UTF-8, had at most 0.53;
-# cut to 60 characters, at most 2.0 (GBK).
+# Valid non-ASCII characters needed for each broken sequence. 760 pages in 19 legacy charsets, read as UTF-8, had at most
+# 0.53; cut to 60 characters, at most 2.0 (GBK).
 GOOD_PER_BROKEN = 8
 GOOD_PER_BROKEN_IF_DECLARED = 2
 
@@ -48,8 +48,9 @@ GOOD_PER_BROKEN_IF_DECLARED = 2
 MAX_CONTROL_SHARE = 0.01
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 
-# From so many non-ASCII bytes on the detector may contradict. 3,120 true declarations (whole pages, 200 and 60 characters): none
-# overruled wrongly; of 12,480 lies about whole pages 12,255 are seen through, 8,426 without the rule.
+# From so many non-ASCII bytes on the detector may contradict. Of 3,120 true declarations (1,040 pages in 26 charsets,
+# whole and cut to 200 and 60 characters) it overruled none; of 12,480 declarations of another charset, mostly false, on
+# whole pages 12,232 end in the right text, 9,159 without this rule. From 12 bytes on it would overrule a true one.
 MIN_BYTES_TO_OVERRULE = 24
 _NON_ASCII = re.compile(rb"[\x80-\xff]")
 _ASCII = re.compile("[\x00-\x7f]+")
@@ -91,10 +92,22 @@ _FAMILIES = {
     "greek": ("windows-1253", "iso-8859-7"),
     "hebrew": ("windows-1255", "iso-8859-8", "iso-8859-8-i"),
     "koi8": ("koi8-r", "koi8-u"),
-    "latin": (
-        "windows-1250 windows-1252 windows-1254 windows-1257 windows-1258 macintosh iso-8859-2 iso-8859-3 iso-8859-4 "
-        "iso-8859-10 iso-8859-13 iso-8859-14 iso-8859-15 iso-8859-16"
-    ).split(),
+    "latin": [
+        "windows-1250",
+        "windows-1252",
+        "windows-1254",
+        "windows-1257",
+        "windows-1258",
+        "macintosh",
+        "iso-8859-2",
+        "iso-8859-3",
+        "iso-8859-4",
+        "iso-8859-10",
+        "iso-8859-13",
+        "iso-8859-14",
+        "iso-8859-15",
+        "iso-8859-16",
+    ],
 }
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
 
@@ -131,9 +144,7 @@ def decode(raw: bytes, declared: str | None = None) -> Decoded:
             return Decoded(_read(raw, reading), reading.encoding)
         except UnicodeError as error:
             tried.append(f"{reading.encoding} ({_reason(error)})")
-    raise PageError(
-        "decode", f"{len(raw)} bytes are text in no charset; tried {', '.join(dict.fromkeys(tried))}"
-    )
+    raise PageError("decode", f"{len(raw)} bytes are text in no charset; tried {', '.join(dict.fromkeys(tried))}")
 
 
 def _readings(raw: bytes, declared: str | None) -> Iterator[_Reading]:

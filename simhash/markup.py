@@ -1,12 +1,13 @@
 """What a page's markup would cost the HTML parsers, counted before they see it.
 
-HTML parsing is quadratic, or worse, on pages made for it: nested elements are searched through by every tag inside them,
-an unclosed <font> is opened again in every paragraph. `check_markup` counts these costs in one linear pass and refuses a
-page beyond `MarkupLimits`. The counts follow the tree that a parser would build closely, not exactly: void and self-ending
-elements, comments, scripts and quoted attributes are known, the repair of misnested tags is not. A page built against
-this very pass can still be slow; the caller's deadline stands behind it.
+HTML parsing is quadratic, or worse, on pages made for it: nested elements are searched through by every tag inside
+them, an unclosed <font> is opened again in every paragraph. `check_markup` counts these costs in one linear pass and
+refuses a page beyond `MarkupLimits`. The counts follow the tree that a parser would build closely, not exactly: void
+and self-ending elements, comments, scripts and quoted attributes are known, the repair of misnested tags is not. A page
+built against this very pass can still be slow; the caller's deadline stands behind it.
 
-Measured harmless at 10 MiB, hence without a limit: one huge attribute, text, comment, doctype or tag name; entities; bare `<`.
+Measured harmless at 10 MB, hence without a limit: one huge attribute, text, comment, doctype or tag name; entities;
+bare `<`.
 """
 
 import re
@@ -31,7 +32,7 @@ class MarkupLimits:
     # Tags, and for each the unclosed <b>, <font> and their like that may be opened again there: 3 us apiece.
     # 10 MB of <b>x: 6 s. 100 kB of <p><font color=N>, or of <p>x after 1,000 such fonts: over 20 s.
     elements: int = 500_000
-    # Attributes of a tag, squared, summed: a new one is compared with all. 11,000 in one tag: 0.3 s; 100,000: over 20 s.
+    # Attributes of a tag, squared, summed: a new one is compared with all. 11,000 in one tag: 0.3 s; 110,000: over 20 s.
     # Repeated <html> and <body> tags gather theirs in one element: 67,000 there took over 20 s.
     attribute_pairs: int = 100_000_000
     # Different names of tags and attributes; the parser's table degrades. 110,000: 2 s; 1,000,000: over 20 s.
@@ -85,18 +86,118 @@ _ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE
 
 # Elements that never hold others, or that a parser ends by itself before the next of their kind.
 _NOT_NESTING = frozenset(
-    "area base basefont bgsound body br caption col colgroup dd dt embed frame h1 h2 h3 h4 h5 h6 head hr html iframe image "
-    "img input keygen li link meta noembed noframes optgroup option p param plaintext rb rp rt rtc script source style tbody "
-    "td textarea tfoot th thead title tr track wbr xmp".split()
+    [
+        "area",
+        "base",
+        "basefont",
+        "bgsound",
+        "body",
+        "br",
+        "caption",
+        "col",
+        "colgroup",
+        "dd",
+        "dt",
+        "embed",
+        "frame",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "head",
+        "hr",
+        "html",
+        "iframe",
+        "image",
+        "img",
+        "input",
+        "keygen",
+        "li",
+        "link",
+        "meta",
+        "noembed",
+        "noframes",
+        "optgroup",
+        "option",
+        "p",
+        "param",
+        "plaintext",
+        "rb",
+        "rp",
+        "rt",
+        "rtc",
+        "script",
+        "source",
+        "style",
+        "tbody",
+        "td",
+        "textarea",
+        "tfoot",
+        "th",
+        "thead",
+        "title",
+        "tr",
+        "track",
+        "wbr",
+        "xmp",
+    ]
 )
 # Their start tags end SVG and MathML (13.2.6.5).
 _BREAKOUT = frozenset(
-    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta nobr "
-    "ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
+    [
+        "b",
+        "big",
+        "blockquote",
+        "body",
+        "br",
+        "center",
+        "code",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "embed",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "head",
+        "hr",
+        "i",
+        "img",
+        "li",
+        "listing",
+        "menu",
+        "meta",
+        "nobr",
+        "ol",
+        "p",
+        "pre",
+        "ruby",
+        "s",
+        "small",
+        "span",
+        "strong",
+        "strike",
+        "sub",
+        "sup",
+        "table",
+        "tt",
+        "u",
+        "ul",
+        "var",
+    ]
 )
 # A second one ends the first (13.2.6.4.7), so that at most one is open.
 _SINGLE = frozenset(("a", "button", "form", "nobr"))
-_FORMATTING = frozenset("a b big code em font i nobr s small strike strong tt u".split())
+_FORMATTING = frozenset(
+    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
+)
 # Of equal formatting elements a parser reopens three ("Noah's Ark", 13.2.4.3).
 _MAX_EQUAL_FORMATTING = 3
 _FOREIGN = ("math", "svg")
@@ -193,9 +294,7 @@ def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
             texts.remove(text)
             seen.update(map(str.lower, _ATTRIBUTE_NAME.findall(text)))
         if len(seen) > limits.names:
-            raise markup.refusal(
-                token, "names", limits.names, len(seen), "different names of tags and attributes"
-            )
+            raise markup.refusal(token, "names", limits.names, len(seen), "different names of tags and attributes")
 
 
 def _check_options(markup: _Markup, limits: MarkupLimits) -> None:
