@@ -15,6 +15,7 @@ from deploy.local.processes import Server, ServerError
 from deploy.local.stores import RedisServer
 
 DIRECTORY = Path(__file__).parents[2] / ".cache" / "servers"
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NOT_RUNNING = 3  # as the Linux Standard Base has it for `status`
 
 
@@ -81,7 +82,8 @@ def _env(options: argparse.Namespace) -> int:
 
 def _with(options: argparse.Namespace) -> int:
     """Start, run a command, stop whatever happens; servers that ran before stay."""
-    signal.signal(signal.SIGTERM, _leave)
+    for number in ENDINGS:
+        signal.signal(number, _leave)
     with ExitStack() as leaving:
         servers = _servers(options, dies_with_parent=True)
         for server in servers:
@@ -91,11 +93,19 @@ def _with(options: argparse.Namespace) -> int:
 
 
 def _run_as_group(command: list[str], environment: dict[str, str]) -> int:
-    # A group of its own: when we are told to end, so are the processes that the command started.
+    """Run the command; when we are told to end, so is it, with every process that it started."""
+    # A signal that raised while the process is being made would leave it to itself: until it is known, only note it.
+    noted: list[int] = []
+    for number in ENDINGS:
+        signal.signal(number, lambda number, _frame: noted.append(number))
     child = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
+        for number in ENDINGS:
+            signal.signal(number, _leave)
+        if noted:
+            _leave(noted[0], None)
         return child.wait()
-    except BaseException:
+    except SystemExit:
         os.killpg(child.pid, signal.SIGTERM)
         child.wait()
         raise
