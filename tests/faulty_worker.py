@@ -1,0 +1,35 @@
+"""A worker that sends itself a signal at the n-th time it takes a step: `python -m tests.faulty_worker judged:2 9`."""
+
+import os
+import sys
+from collections import Counter
+
+from prometheus_client import CollectorRegistry
+
+from worker import logs
+from worker.consumer import run_consumer
+from worker.failure import exit_code_of, report
+from worker.settings import load
+from worker.status import Status
+
+
+def main() -> None:
+    stop_at, number = sys.argv[1], int(sys.argv[2])
+    step, _, count = stop_at.partition(":")
+    taken: Counter[str] = Counter()
+
+    def on_step(name: str) -> None:
+        taken[name] += 1
+        if name == step and taken[name] == int(count):
+            os.kill(os.getpid(), number)
+
+    logs.configure("info", "text")
+    try:
+        run_consumer(load({}), CollectorRegistry(), Status(), on_step)
+    except Exception as error:
+        report(error)
+        sys.exit(exit_code_of(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""A stream of its own for each test: topics, workers in processes of their own, and what they committed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+ROOT = Path(__file__).parent.parent
+WAIT_SECONDS = 90.0
+"""Longest wait for a condition; every wait ends as soon as its condition holds."""
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
+    """Wait until `condition` gives something true, and give that."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds:g} s: {what}")
+
+
+def texts(count: int, random: Random, words: int = 150) -> list[str]:
+    """Pages in chains of near-duplicates: most are an earlier one with a few words changed."""
+    vocabulary = [f"{random.choice('bcdfgklmnprst')}{random.choice('aeiou')}{n}" for n in range(3000)]
+    pages: list[list[str]] = []
+    for _ in range(count):
+        if pages and random.random() < 0.7:
+            page = list(random.choice(pages))
+            for at in random.sample(range(words), random.choice([0, 1, 2, 4])):
+                page[at] = random.choice(vocabulary)
+        else:
+            page = [random.choice(vocabulary) for _ in range(words)]
+        pages.append(page)
+    return [" ".join(page) for page in pages]
+
+
+def json_page(number: int, text: str) -> tuple[bytes, bytes]:
+    """Key and value of a page."""
+    url = f"http://example.com/{number}"
+    return url.encode(), json.dumps({"url": url, "id": str(number), "text": text}).encode()
+
+
+@dataclass
+class Stream:
+    """Topics under one name on a broker and an index on a Redis; workers are started on them.
+
+    Several groups may read the same input: `beside` gives each its own outputs and index.
+    """
+
+    name: str
+    bootstrap_servers: str
+    redis_url: str
+    partitions: int = 1
+    input_topic: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.input_topic = self.input_topic or f"{self.name}.pages"
+
+    @property
+    def verdict_topic(self) -> str:
+        return f"{self.name}.verdicts"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return f"{self.name}.dlq"
+
+    def environment(self) -> dict[str, str]:
+        """The settings of this stream's workers."""
+        values = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "redis_url": self.redis_url,
+            "input_topic": self.input_topic,
+            "verdict_topic": self.verdict_topic,
+            "dead_letter_topic": self.dead_letter_topic,
+            "group_id": self.name,
+            "index_name": self.name,
+            "documents": "1000",
+            "session_timeout": "2s",
+            "transaction_timeout": "4s",
+            "batch_pages": "16",
+            "metrics_address": "",
+        }
+        return os.environ | {f"SIMHASH_DEDUP_{n.upper()}": v for n, v in (values | self.settings).items()}
+
+    def create(self) -> None:
+        """Make the topics."""
+        topics = {self.verdict_topic: {}, self.dead_letter_topic: {}, self.input_topic: {}}
+        if unique := self.settings.get("unique_topic"):
+            topics[unique] = {}
+        with closing_admin(self.bootstrap_servers) as admin:
+            missing = {t: {"num_partitions": self.partitions} for t in topics if t not in admin.list_topics()}
+            admin.create_topics(missing, wait_for_metadata=True)
+
+    def beside(self, name: str) -> "Stream":
+        """Another group on the same input."""
+        other = Stream(name, self.bootstrap_servers, self.redis_url, self.partitions, self.input_topic, self.settings)
+        other.create()
+        return other
+
+    def send(self, records: Sequence[tuple[bytes | None, bytes | None]], headers: Any = None) -> None:
+        """Append records to the input, in turn to its partitions."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, max_request_size=64 << 20)
+        for number, (key, value) in enumerate(records):
+            future = producer.send(
+                self.input_topic, key=key, value=value, headers=headers, partition=number % self.partitions
+            )
+        producer.flush()
+        future.get(timeout=30)
+        producer.close()
+
+    def worker(self, stop_at: str = "", signal_number: int = signal.SIGKILL) -> "Worker":
+        """Start a worker; with `stop_at` "step:n" it sends itself the signal at the n-th time it takes that step."""
+        command = [sys.executable, "-m", "tests.faulty_worker", stop_at, str(int(signal_number))]
+        process = subprocess.Popen(
+            command, env=self.environment(), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        return Worker(process)
+
+    def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `simhash-dedup` with this stream's settings to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "worker", *arguments],
+            env=self.environment() | dict(env or {}),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=False,
+        )
+
+    def committed(self, topic: str | None = None) -> list[Any]:
+        """All committed records of an output topic (default: verdicts) up to its end as of now."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        try:
+            name = topic or self.verdict_topic
+            partitions = [TopicPartition(name, n) for n in sorted(consumer.partitions_for_topic(name) or [])]
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            rows: list[Any] = []
+            end = time.monotonic() + 10
+            while any(consumer.position(p) < ends[p] for p in partitions) and time.monotonic() < end:
+                for batch in consumer.poll(200, max_records=5000).values():
+                    rows += batch
+            return rows
+        finally:
+            consumer.close()
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """All committed verdicts."""
+        return [json.loads(row.value) for row in self.committed()]
+
+    def answers(self) -> Counter[tuple[int, int]]:
+        """How many committed verdicts and dead letters each input record has, by partition and offset."""
+        found = Counter((v["source"]["partition"], v["source"]["offset"]) for v in self.verdicts())
+        for row in self.committed(self.dead_letter_topic):
+            headers = dict(row.headers)
+            prefix = "__connect.errors."
+            found[int(headers[prefix + "partition"]), int(headers[prefix + "offset"])] += 1
+        return found
+
+    def wait_for(self, count: int) -> None:
+        """Wait until at least `count` records are answered."""
+        until(lambda: sum(self.answers().values()) >= count, f"{count} answers of {self.name}")
+
+
+@dataclass
+class Worker:
+    """A worker process."""
+
+    process: "subprocess.Popen[str]"
+
+    def wait(self, seconds: float = WAIT_SECONDS) -> tuple[int, str]:
+        """Wait for its end: exit code (negative: signal) and what it wrote to standard error."""
+        _, written = self.process.communicate(timeout=seconds)
+        return self.process.returncode, written
+
+    def stop(self) -> tuple[int, str]:
+        """Ask it to end, and wait."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it whatever state it is in."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+    def stopped(self) -> bool:
+        """Whether it stands still under SIGSTOP."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@contextmanager
+def closing_admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
+    """An admin client, closed at the end."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+@contextmanager
+def working(*workers: Worker) -> Iterator[None]:
+    """Whatever happens, no worker outlives the test."""
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.kill()

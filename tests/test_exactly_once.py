@@ -1,0 +1,250 @@
+"""The guarantees of the stream, on a real broker and a real Redis, under kills, stops, rebalances and replays."""
+
+import signal
+from random import Random
+
+import pytest
+
+from simhash.index import Entry
+from simhash.profiles import profile
+from simhash.tables import design
+from tests.pages import relation
+from tests.servers import running_redis
+from tests.stream import Stream, closing_admin, json_page, texts, until, working
+
+STEPS = ["polled", "prepared", "judged", "begun", "sent", "offsets", "committed"]
+COUNT = 64
+
+
+@pytest.fixture
+def stream(kafka_server, redis_server, name):
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def wide_stream(kafka_server, redis_server, name):
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=8)
+    made.create()
+    return made
+
+
+def filled(stream, count=COUNT, seed=1):
+    stream.send([json_page(n, text) for n, text in enumerate(texts(count, Random(seed)))])
+    return stream
+
+
+@pytest.fixture(scope="module")
+def undisturbed(kafka_server, redis_server, tmp_path_factory):
+    """An input of one partition, and the verdicts' bytes of a run in which nothing happened."""
+    made = Stream(f"u{tmp_path_factory.getbasetemp().name}", kafka_server.bootstrap_servers, redis_server.url)
+    made.create()
+    filled(made)
+    worker = made.worker()
+    with working(worker):
+        made.wait_for(COUNT)
+        assert worker.stop()[0] == 0
+    return made, sorted(row.value for row in made.committed())
+
+
+def assert_each_answered_once(stream, count=COUNT):
+    answers = stream.answers()
+    assert len(answers) == count
+    assert set(answers.values()) == {1}
+
+
+def assert_guarantees(verdicts):
+    """G1 and G2, by brute force over the verdicts of a stream."""
+    found = profile("default")
+    rule = relation(design("4", found.bits), found.reach, found.verifier_reach)
+
+    def entry_of(v):
+        return Entry(
+            bytes.fromhex(v["observation"]),
+            None,
+            v["fingerprint"] and int(v["fingerprint"], 16),
+            v["verifier"] and int(v["verifier"], 16),
+            v["digest"],
+            v["url"],
+        )
+
+    unique = {v["seq"]: v for v in verdicts if v["verdict"] == "unique"}
+    representatives = [entry_of(v) for v in unique.values()]
+    for n, one in enumerate(representatives):
+        assert not any(rule.matches(one, other) for other in representatives[:n])
+    for v in verdicts:
+        if v["verdict"] == "duplicate":
+            named = unique[v["match"]["seq"]]
+            assert named["url"] == v["match"]["url"]
+            assert rule.matches(entry_of(v), entry_of(named))
+            distance = int(v["fingerprint"], 16) ^ int(named["fingerprint"], 16)
+            assert distance.bit_count() == v["match"]["distance"]
+
+
+def test_every_record_has_exactly_one_verdict(undisturbed):
+    made, _ = undisturbed
+    assert_each_answered_once(made)
+    assert_guarantees(made.verdicts())
+    kinds = {v["verdict"] for v in made.verdicts()}
+    assert kinds == {"unique", "duplicate"}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_worker_killed_between_any_two_steps_loses_and_doubles_nothing(undisturbed, name, step):
+    """Restarted, it gives byte for byte the verdicts of the undisturbed run."""
+    made, expected = undisturbed
+    again = made.beside(name)
+    killed = again.worker(stop_at=f"{step}:2")
+    with working(killed):
+        assert killed.wait()[0] == -signal.SIGKILL
+    worker = again.worker()
+    with working(worker):
+        again.wait_for(COUNT)
+        assert worker.stop()[0] == 0
+    assert_each_answered_once(again)
+    assert sorted(row.value for row in again.committed()) == expected
+
+
+def test_a_worker_killed_again_and_again_comes_to_the_same_verdicts(undisturbed, name):
+    made, expected = undisturbed
+    again = made.beside(name)
+    for step in ("judged:1", "offsets:1", "judged:2"):
+        killed = again.worker(stop_at=step)
+        with working(killed):
+            assert killed.wait()[0] == -signal.SIGKILL
+    worker = again.worker()
+    with working(worker):
+        again.wait_for(COUNT)
+        worker.stop()
+    assert sorted(row.value for row in again.committed()) == expected
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_at_once_on_chains_of_near_duplicates(wide_stream, workers):
+    """Rebalances happen on the way: the workers join one after the other, in the middle of batches."""
+    filled(wide_stream, 400, seed=workers)
+    running = [wide_stream.worker() for _ in range(workers)]
+    with working(*running):
+        wide_stream.wait_for(400)
+        for worker in running:
+            assert worker.stop()[0] == 0
+    assert_each_answered_once(wide_stream, 400)
+    assert_guarantees(wide_stream.verdicts())
+
+
+def test_a_killed_worker_among_others_changes_no_decision(wide_stream):
+    filled(wide_stream, 300, seed=9)
+    killed = wide_stream.worker(stop_at="offsets:2")
+    other = wide_stream.worker()
+    with working(killed, other):
+        assert killed.wait()[0] == -signal.SIGKILL
+        wide_stream.wait_for(300)
+        other.stop()
+    assert_each_answered_once(wide_stream, 300)
+    assert_guarantees(wide_stream.verdicts())
+
+
+@pytest.mark.parametrize("step", ["prepared:2", "judged:2", "sent:2", "offsets:2"])
+def test_a_stopped_worker_that_wakes_up_is_fenced(undisturbed, name, step):
+    """Its partition has moved and its records are answered; what it had begun must come to nothing."""
+    made, expected = undisturbed
+    again = made.beside(name)
+    sleeper = again.worker(stop_at=step, signal_number=signal.SIGSTOP)
+    with working(sleeper):
+        until(sleeper.stopped, "the worker stands still")
+        heir = again.worker()
+        with working(heir):
+            again.wait_for(COUNT)
+            sleeper.process.send_signal(signal.SIGCONT)
+            code, written = sleeper.stop()  # it finishes the step it was in, whatever it is told meanwhile
+            assert code == 0, written
+            heir.stop()
+    assert_each_answered_once(again)
+    assert sorted(row.value for row in again.committed()) == expected
+
+
+def test_a_restarted_redis_changes_nothing(kafka_server, name, tmp_path):
+    with running_redis(tmp_path) as server:
+        made = Stream(name, kafka_server.bootstrap_servers, server.url)
+        made.create()
+        filled(made, 32)
+        worker = made.worker()
+        with working(worker):
+            made.wait_for(32)
+            server.stop()
+            made.send([json_page(n, text) for n, text in enumerate(texts(64, Random(1)), start=1000)])
+            server.start()
+            made.wait_for(96)
+            assert worker.stop()[0] == 0
+        assert_each_answered_once(made, 96)
+        assert_guarantees(made.verdicts())
+
+
+def test_sigterm_leaves_no_gap(stream):
+    filled(stream, 200)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(20)
+        assert worker.stop()[0] == 0
+    another = stream.worker()
+    with working(another):
+        stream.wait_for(200)
+        assert another.stop()[0] == 0
+    assert_each_answered_once(stream, 200)
+    assert_guarantees(stream.verdicts())
+
+
+def rewound_exit(stream):
+    """A worker finds its group below the mark: one clear line, exit code 6, nothing judged."""
+    before = len(stream.verdicts())
+    worker = stream.worker()
+    with working(worker):
+        code, written = worker.wait()
+    assert code == 6
+    (line,) = [line for line in written.splitlines() if line.startswith("simhash-dedup:")]
+    assert "index rewind" in line
+    assert "Traceback" not in written
+    assert len(stream.verdicts()) == before
+
+
+def test_a_rewound_group_is_noticed_and_right_after_it_is_announced(stream):
+    filled(stream)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(COUNT)
+        worker.stop()
+    first = {v["source"]["offset"]: v for v in stream.verdicts()}
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_groups([stream.name])
+    rewound_exit(stream)
+    announced = stream.command("index", "rewind", stream.input_topic)
+    assert announced.returncode == 0, announced.stderr
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(2 * COUNT)
+        again.stop()
+    second = {v["source"]["offset"]: v for v in stream.verdicts()[COUNT:]}
+    assert second == first
+
+
+def test_a_topic_made_again_is_noticed_and_right_after_it_is_announced(stream):
+    filled(stream, 32)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(32)
+        worker.stop()
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")
+    stream.create()
+    filled(stream, 32)
+    rewound_exit(stream)
+    assert stream.command("index", "rewind", stream.input_topic).returncode == 0
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(64)
+        again.stop()
+    made_again = stream.verdicts()[32:]
+    assert {v["verdict"] for v in made_again} == {"duplicate"}
+    assert {v["match"]["same_url"] for v in made_again if v["match"]["distance"] == 0} >= {True}
