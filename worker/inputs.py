@@ -20,7 +20,6 @@ from typing import IO, BinaryIO, cast
 
 import xxhash
 import zstandard
-from fastwarc.stream_io import FastWARCError
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from simhash.errors import PageError
@@ -103,7 +102,7 @@ def _warc(path: Path) -> Input:
     def records() -> Iterator[Record]:
         topic = _topic(os.path.abspath(path), _digest(path))
         with _reading(path):
-            for number, record in enumerate(ArchiveIterator(cast(BinaryIO, stream), parse_http=True)):
+            for number, record in enumerate(ArchiveIterator(cast(BinaryIO, stream), auto_decode="all")):
                 page = _page_of(record)
                 if page is None:
                     found.skipped += 1
@@ -193,7 +192,7 @@ def _reading(path: Path, keep: object = None) -> Iterator[None]:
     """Say of which file a read failed; `keep` lives as long."""
     try:
         yield
-    except (OSError, EOFError, zstandard.ZstdError, FastWARCError) as error:
+    except (OSError, EOFError, zstandard.ZstdError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
