@@ -8,7 +8,7 @@ One question lives here, answered from the bytes and the declaration alone, the 
     4. UTF-8 with a few broken bytes: a page cut off inside a character, one bad comment in a good page
     5. the declared charset, strictly: the caller's (an HTTP header), then the page's own <meta> or XML declaration
     6. the detector (chardetng, the one of Firefox), strictly
-    7. the candidates of 5 and 6 again, with a few broken bytes
+    7. the candidates of 5 and 6 again, with a few broken bytes; before 6 where the detector shrugs (`_readings`)
 
 Declarations lie. A multi-byte charset often gives a lie away by failing; a single-byte one accepts anything, so where
 there are enough bytes to judge by, the detector overrules the declaration (`_is_overruled`). What no candidate
@@ -39,10 +39,12 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 # What the detector reads, from the first non-ASCII byte on; it takes 13 MB/s.
 DETECTOR_SAMPLE_BYTES = 64 * 1024
 
-# Valid non-ASCII characters needed for each broken sequence. 760 pages in 19 legacy charsets, read as UTF-8, had at most
+# Valid non-ASCII characters needed for each broken sequence. 760 pages in 19 legacy charsets, as UTF-8, had at most
 # 0.53; cut to 60 characters, at most 2.0 (GBK).
 GOOD_PER_BROKEN = 8
 GOOD_PER_BROKEN_IF_DECLARED = 2
+# The same for a declared multi-byte charset: German text read as GBK has 8 and more, as its letters pair with ASCII.
+GOOD_PER_BROKEN_LEGACY = 64
 
 # Random bytes hold 11 % of control characters; text holds none, or a few by accident.
 MAX_CONTROL_SHARE = 0.01
@@ -58,6 +60,7 @@ _HIGH_BYTES = bytes(range(0x80, 0x100))
 
 # UTF-16 without a mark: markup has a zero in this share of its characters at least, nearly all of them on one side.
 MIN_UTF16_ZERO_SHARE = 0.1
+MIN_UTF16_ZEROS = 32
 MIN_UTF16_ZERO_RATIO = 4
 
 # Labels seen on pages, or said by the detector, that WHATWG's table lacks.
@@ -110,6 +113,7 @@ _FAMILIES = {
     ],
 }
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
+_MULTI_BYTE = frozenset(("big5", "euc-jp", "euc-kr", "gb18030", "gbk", "shift_jis"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +165,14 @@ def _readings(raw: bytes, declared: str | None) -> Iterator[_Reading]:
     # WHATWG reads a declared UTF-16 as UTF-8, since ASCII declared it; real UTF-16 was seen by its zeros.
     legacy = [name for name in names if not name.startswith("utf-")]
     trusted = [name for name in legacy if not _is_overruled(raw, name, guess)]
-    candidates = list(dict.fromkeys([*trusted, guess, *legacy]))
-    yield from map(_Reading, candidates)
-    yield from (_Reading(name, GOOD_PER_BROKEN) for name in candidates)
+    yield from map(_Reading, trusted)
+    # One broken byte makes the detector give up on a multi-byte charset and say windows-1252, which reads anything.
+    if _FAMILY.get(guess) == "latin":
+        yield from (_Reading(name, GOOD_PER_BROKEN_LEGACY) for name in legacy if name in _MULTI_BYTE)
+    yield _Reading(guess)
+    yield from (_Reading(name, GOOD_PER_BROKEN_LEGACY) for name in [*trusted, guess] if name in _MULTI_BYTE)
+    yield _Reading(_detected(raw, is_cut=False))
+    yield from (_Reading(name, GOOD_PER_BROKEN) for name in dict.fromkeys([*trusted, guess, *legacy]))
 
 
 def _read(raw: bytes, reading: _Reading) -> str:
@@ -197,7 +206,7 @@ def _decode_broken(raw: bytes, encoding: str, good_per_broken: int) -> str:
     # In a charset that extends ASCII an ASCII character proves nothing; in UTF-16 it does.
     proofs = text if codec.startswith("utf-16") else _ASCII.sub("", text)
     good = len(proofs) - replaced
-    if good < max(1, broken) * good_per_broken:
+    if good < max(broken * good_per_broken, min(good_per_broken, GOOD_PER_BROKEN)):
         raise UnicodeError(f"{broken} broken sequences to {good} non-ASCII characters")
     return text
 
@@ -219,7 +228,7 @@ def _wide_unit(raw: bytes) -> str | None:
     if b"\0" not in raw:
         return None
     first, second = raw[0::2].count(0), raw[1::2].count(0)
-    if max(first, second) < MIN_UTF16_ZERO_SHARE * len(raw) / 2:
+    if max(first, second) < max(MIN_UTF16_ZEROS, MIN_UTF16_ZERO_SHARE * len(raw) / 2):
         return None
     if max(first, second) < MIN_UTF16_ZERO_RATIO * min(first, second):
         return None
@@ -254,10 +263,10 @@ def _sample(raw: bytes) -> bytes:
     return raw[start.start() : start.start() + DETECTOR_SAMPLE_BYTES] if start else b""
 
 
-def _detected(raw: bytes) -> str:
-    """The detector's best guess, as a WHATWG name; it always has one."""
+def _detected(raw: bytes, is_cut: bool = True) -> str:
+    """The detector's best guess, as a WHATWG name; of a page cut off, half a character at its end is no evidence."""
     detector = EncodingDetector()
-    detector.feed(_sample(raw), last=len(raw) <= DETECTOR_SAMPLE_BYTES)
+    detector.feed(_sample(raw), last=not is_cut)
     return _whatwg_name(detector.guess(tld=None, allow_utf8=False)) or "windows-1252"
 
 
