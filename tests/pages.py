@@ -1,6 +1,7 @@
 """Entries, pages and brute force for the tests: small, random, full of near neighbours."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
@@ -10,9 +11,9 @@ PAGES = Partition("pages", 0)
 VERIFIER_BITS = 64
 
 
-def relation(design: Design, reach: int = 6, verifier_reach: int | None = 14) -> Relation:
+def relation(design: Design, reach: int = 6, verifier_reach: int | None = 14, bands: int = 0) -> Relation:
     """A relation over a design."""
-    return Relation(design, reach, verifier_reach)
+    return Relation(design, reach, verifier_reach, VERIFIER_BITS, bands)
 
 
 def flipped(value: int, bits: int, count: int, random: Random) -> int:
@@ -59,6 +60,19 @@ def crowd(count: int, random: Random, bits: int = 64, first: int = 0, short_shar
         seeds.append((fingerprint, verifier))
         entries.append(entry(number, fingerprint, verifier))
     return entries
+
+
+def banded(entries: Sequence[Entry], bands: int, random: Random) -> list[Entry]:
+    """The same pages with band keys, of which many are shared and some are none."""
+    keys = [0, *(random.getrandbits(32) for _ in range(6))]
+
+    def sketch(page: Entry) -> int | None:
+        value = page.verifier
+        for _ in range(bands if value is not None else 0):
+            value = value << 32 | random.choice(keys)
+        return value
+
+    return [replace(page, verifier=sketch(page)) for page in entries]
 
 
 def brute_force(entries: Sequence[Entry], rule: Relation) -> list[tuple[str, int]]:

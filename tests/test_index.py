@@ -12,7 +12,7 @@ from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, 
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis import existing_index, open_index
 from simhash.tables import DESIGNS, design
-from tests.pages import PAGES, brute_force, crowd, entry, flipped, relation, same_page, summary
+from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
 
 OTHER = Partition("pages", 1)
 
@@ -71,6 +71,18 @@ def test_128_bit_fingerprints_are_judged_alike(make):
     pages = crowd(200, Random(1), bits=128)
     answers = make(rule).check_and_insert(pages, {})
     assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
+
+
+@pytest.mark.parametrize("bands", [1, 3])
+@pytest.mark.parametrize("capacity", [10, 1_000_000, 10**13])
+def test_pages_that_meet_in_a_band_only_are_found(make, bands, capacity):
+    rule = relation(design("20"), reach=12, bands=bands)
+    pages = banded(crowd(300, Random(bands)), bands, Random(7))
+    answers = make(rule, capacity=capacity).check_and_insert(pages, {})
+    expected = brute_force(pages, rule)
+    assert [summary(answer.decision) for answer in answers] == expected
+    without = brute_force(pages, replace(rule, design=rule.design, bands=0, verifier_bits=64 + 32 * bands))
+    assert expected != without
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -230,16 +242,30 @@ def test_only_the_newest_documents_are_kept(make):
     assert sorted(record.seq for _, record in index.scan()) == [3, 4, 5]
 
 
+def members(client, name):
+    """How many entries all tables and bands hold."""
+    return sum(client.zcard(key) for kind in "tb" for key in client.scan_iter(f"{name}:{kind}[0-9]*"))
+
+
+def expected_members(model):
+    """One a table for each fingerprint, one for each different band key of a fingerprint."""
+    rule = model.spec.relation
+    stored = [(f, record) for f, record in model.scan() if f is not None]
+    bands = {(f, i, k) for f, r in stored for i, k in enumerate(rule.band_keys(r.verifier)) if k}
+    return len(rule.design.tables) * len({f for f, _ in stored}) + len(bands)
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
 def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
     """The Redis index against the memory one, which is small enough to be read."""
     random, clock = Random(seed), Clock()
-    rule = relation(design(random.choice([*DESIGNS])))
+    bands = random.choice([0, 2])
+    rule = relation(design(random.choice([*DESIGNS])), random.choice([3, 6, 12]), bands=bands)
     kept = Retention(random.choice([None, 500]), random.choice([None, 40]))
     ours = open_index(client, f"agree-{seed}", {}, rule, random.choice([50, 10**6]), kept, clock)
     model = MemoryIndex(ours.spec, kept, clock)
-    pages = crowd(240, random)
+    pages = banded(crowd(240, random), bands, random)
     committed = 0
     for at in range(0, len(pages), 30):
         clock.now += random.choice([0, 50, 200])
@@ -252,6 +278,7 @@ def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
         assert ours.documents() == model.documents()
         committed = random.choice([committed, again])
     assert sorted(map(repr, ours.scan())) == sorted(map(repr, model.scan()))
+    assert members(client, f"agree-{seed}") == expected_members(model)
     for key in client.scan_iter(f"agree-{seed}:*"):
         client.delete(key)
 

@@ -197,8 +197,7 @@ class Pipeline:
         self._parts.on_step("prepared")
         outcomes = batch.owned([self._fitting(batch, outcome) for outcome in batch.pending.results()])
         self._refuse_chance(outcomes)
-        with self._parts.metrics.stage("index"):
-            judged = self._with_index(lambda: self._judge(batch, outcomes))
+        judged = self._with_index(lambda: self._judge(batch, outcomes))
         outcomes = batch.owned(outcomes)
         self._parts.on_step("judged")
         self._commit(batch, outcomes, judged)
@@ -207,7 +206,8 @@ class Pipeline:
 
     def _judge(self, batch: Batch, outcomes: Sequence[Outcome]) -> dict[Source, Judged]:
         pages = [o for o in batch.owned(outcomes) if isinstance(o, Prepared)]
-        judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
+        with self._parts.metrics.stage("index"):
+            judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
     def _commit(self, batch: Batch, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:

@@ -3,6 +3,7 @@
 -- KEYS[1]  ns:meta                     HASH   generation, seq (last number given), documents, and the spec
 -- All other keys are made here from ARGV[1], the index's name ns (so: one primary, not a cluster):
 --   ns:t<i>:<top b bits, hex>          ZSET   scores 0; members: the rest of the fingerprint as table i permutes it
+--   ns:b<i>:<top b bits, hex>          ZSET   scores 0; members: the rest of band key i, then the fingerprint
 --   ns:r:<top b bits, hex>             HASH   fingerprint -> its records, each behind two bytes of length
 --   ns:x:<top b bits, hex>             HASH   tagged digest -> record, for pages without a fingerprint
 --   ns:log                             LIST   one entry per stored record, oldest first
@@ -11,20 +12,22 @@
 -- ARGV[1] ns   ARGV[2] generation   ARGV[3] layout (JSON, see Layout.for_script)
 -- ARGV[4] partitions: JSON list of [journal key, committed offset or -1]
 -- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset
---   (6 bytes), body (2 bytes of length, then observation 16, verifier 0 or 8, digest 17, tail), then
---   'f': fingerprint, its bucket, and for each table bucket and rest;   'd': the digest's bucket.
+--   (6 bytes), body (2 bytes of length, then observation 16, verifier, digest 17, tail), then
+--   'f': fingerprint, its bucket, for each table and then each band bucket and rest;   'd': the digest's bucket.
 -- A record is: seq (6 bytes), insertion time in ms (6 bytes), body.   Integers are big-endian throughout.
 -- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record.
 
 local ns, layout, partitions = ARGV[1], cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
 local FIRST_PAGE = 5
-local OBSERVATION, VERIFIER = 16, layout.verifier_bytes
+local OBSERVATION, COMPARED = 16, layout.compared_bytes   -- of the verifier, the bytes before its band keys
+local BAND_BYTES, NO_BAND = 4, '\0\0\0\0'
 local BODY = 13                        -- where the body starts in a record
 local byte, sub, char = string.byte, string.sub, string.char
 local band, bor, bxor = bit.band, bit.bor, bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 local tables, radius = layout.tables, layout.radius
 local last = string.rep('\255', layout.rest_bytes)
+local no_bucket = string.rep('-', layout.bucket_digits)
 local hex = '%0' .. layout.bucket_digits .. 'x'
 
 local ones = {[0] = 0}
@@ -133,11 +136,39 @@ local function remove_members(fingerprint)
   end
 end
 
-local function remove_fingerprint_record(fingerprint, gone)
-  local key, kept = records_key(fingerprint), {}
-  for record in each_record(call('HGET', key, fingerprint) or '') do
-    if seq_of(record) ~= gone then kept[#kept + 1] = pack('>I2', #record) .. record end
+-- The key and the rest of a record's i-th band, nil when it has none.
+local function band_of(record, i)
+  local at = BODY + OBSERVATION + COMPARED + (i - 1) * BAND_BYTES
+  local band = sub(record, at, at + BAND_BYTES - 1)
+  if band == NO_BAND then return nil end
+  local bits = to_bits(band)
+  local rest = to_bytes(sub(bits, layout.bucket_bits + 1))
+  return layout.bands[i] .. bucket_of(bits), string.rep('\0', layout.band_rest_bytes - #rest) .. rest
+end
+
+-- Another record of the same fingerprint may hold the same band.
+local function remove_bands(fingerprint, removed, others)
+  for i = 1, #layout.bands do
+    local key, rest = band_of(removed, i)
+    for _, other in ipairs(others) do
+      local other_key, other_rest = band_of(other, i)
+      if other_key == key and other_rest == rest then key = nil end
+    end
+    if key then call('ZREM', key, rest .. fingerprint) end
   end
+end
+
+local function remove_fingerprint_record(fingerprint, gone)
+  local key, kept, others, removed = records_key(fingerprint), {}, {}, nil
+  for record in each_record(call('HGET', key, fingerprint) or '') do
+    if seq_of(record) == gone then
+      removed = record
+    else
+      kept[#kept + 1] = pack('>I2', #record) .. record
+      others[#others + 1] = record
+    end
+  end
+  if removed then remove_bands(fingerprint, removed, others) end
   if #kept > 0 then
     call('HSET', key, fingerprint, table.concat(kept))
   else
@@ -174,15 +205,25 @@ end
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance, candidates
 
--- Look at the records of one field: is the page among them, is one of them an older match?
-local function consider(field, page_distance, observation, verifier)
+local function shares_band(record, bands)
+  for at = 1, #bands, BAND_BYTES do
+    local key, from = sub(bands, at, at + BAND_BYTES - 1), BODY + OBSERVATION + COMPARED + at - 1
+    if key ~= NO_BAND and key == sub(record, from, from + BAND_BYTES - 1) then return true end
+  end
+  return false
+end
+
+-- Look at the records of one field: is the page among them, is one of them an older match? With `bands`, the page's,
+-- only at those that share one: of two records under a fingerprint, one may have been met and the other not.
+local function consider(field, page_distance, page, bands)
+  local verifier = page.verifier
   for record in each_record(field) do
-    if time_of(record) >= oldest_live then
-      if sub(record, BODY, BODY + OBSERVATION - 1) == observation then
+    if time_of(record) >= oldest_live and (not bands or shares_band(record, bands)) then
+      if sub(record, BODY, BODY + OBSERVATION - 1) == page.observation then
         own_seq = seq_of(record)
       elseif not oldest_seq or seq_of(record) < oldest_seq then
         local at = BODY + OBSERVATION
-        if VERIFIER == 0 or distance(verifier, sub(record, at, at + VERIFIER - 1)) <= layout.verifier_reach then
+        if COMPARED == 0 or distance(verifier, sub(record, at, at + COMPARED - 1)) <= layout.verifier_reach then
           oldest_seq, oldest_record, oldest_distance = seq_of(record), record, page_distance
         end
       end
@@ -210,7 +251,23 @@ local function compare(i, bucket, found, rest, flipped, page)
       local fingerprint = restored(i, bucket, member)
       if not page.seen[fingerprint] then
         page.seen[fingerprint] = true
-        consider(call('HGET', records_key(fingerprint), fingerprint) or '', d, page.observation, page.verifier)
+        consider(call('HGET', records_key(fingerprint), fingerprint) or '', d, page)
+      end
+    end
+  end
+end
+
+-- Members of a band name their fingerprints outright.
+local function compare_band(key, rest, page)
+  local found = call('ZRANGEBYLEX', key, '[' .. rest, '[' .. rest .. string.rep('\255', layout.fingerprint_bytes))
+  candidates = candidates + #found
+  for n = 1, #found do
+    local fingerprint = sub(found[n], layout.band_rest_bytes + 1)
+    if fingerprint ~= page.fingerprint and not page.seen[fingerprint] then
+      local d = distance(page.fingerprint, fingerprint)
+      if d <= layout.reach then
+        page.seen[fingerprint] = true
+        consider(call('HGET', records_key(fingerprint), fingerprint) or '', d, page, page.bands)
       end
     end
   end
@@ -239,6 +296,10 @@ local function probe(page, places)
     compare(i, bucket, members(i, tables[i].key .. bucket, rest), rest, 0, page)
     if radius > 0 then probe_flipped(i, bucket, rest, page) end
   end
+  for i = 1, #layout.bands do
+    local bucket, rest = places[2 * (#tables + i) - 1], places[2 * (#tables + i)]
+    if bucket ~= no_bucket then compare_band(layout.bands[i] .. bucket, rest, page) end
+  end
 end
 
 local logged = {}
@@ -263,6 +324,10 @@ end
 local function insert(page, fingerprint, key, field, places)
   local record = log('f', fingerprint) .. page.body
   call('HSET', key, fingerprint, (field or '') .. pack('>I2', #record) .. record)
+  for i = 1, #layout.bands do
+    local bucket, rest = places[2 * (#tables + i) - 1], places[2 * (#tables + i)]
+    if bucket ~= no_bucket then call('ZADD', layout.bands[i] .. bucket, 0, rest .. fingerprint) end
+  end
   if field then return end
   for i = 1, #tables do call('ZADD', tables[i].key .. places[2 * i - 1], 0, places[2 * i]) end
 end
@@ -280,11 +345,12 @@ local function judge_fingerprint(page, argument, at)
   table.remove(places, 1)
   local key = ns .. ':r:' .. bucket
   local field = call('HGET', key, fingerprint)
-  page.verifier = sub(page.body, OBSERVATION + 1, OBSERVATION + VERIFIER)
-  page.seen = {}
+  page.verifier = sub(page.body, OBSERVATION + 1, OBSERVATION + COMPARED)
+  page.bands = sub(page.body, OBSERVATION + COMPARED + 1, OBSERVATION + layout.verifier_bytes)
+  page.fingerprint, page.seen = fingerprint, {}
   if field then
     candidates = 1
-    consider(field, 0, page.observation, page.verifier)
+    consider(field, 0, page)
   end
   if not own_seq then probe(page, places) end
   local known = verdict()

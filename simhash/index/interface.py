@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from simhash.errors import WidthError
+from simhash.errors import DesignError, WidthError
 from simhash.tables import Design
 
 FORMAT = 1
 """Version of the stored layout; an index of another format is refused."""
+BAND_BITS = 32
 
 
 class Partition(NamedTuple):
@@ -46,7 +47,8 @@ class Entry:
         observation: 16 bytes that name this delivery of this page: two equal ones are the same record, read twice.
         position: where to journal the decision; None for inputs that have no committed offsets (files).
         fingerprint: the gate; None when the page has too little text for near matching.
-        verifier: the second fingerprint, 64 bits; None exactly when `fingerprint` is, or when the profile has none.
+        verifier: what tells strangers from neighbours, and behind it the band keys (see `Relation`); None exactly
+            when `fingerprint` is, or when the profile has none.
         digest: "text:" or "raw:" and 32 hex digits.
     """
 
@@ -110,21 +112,50 @@ class Neighbour:
 class Relation:
     """Which two pages match: a deterministic and symmetric function of the two alone.
 
+    They must meet in the index (share a prefix of some permutation table, or a band key), their fingerprints must be
+    within `reach`, and their verifiers within `verifier_reach`. Within the design's k bits every pair meets.
+
     Attributes:
-        design: the permutation tables; a pair that shares no prefix is no match (only beyond the design's k).
+        design: the permutation tables over the fingerprint.
         reach: the largest gate distance, in bits, inclusive.
         verifier_reach: the largest verifier distance, in bits, inclusive; None: no verifier.
+        verifier_bits: width of the verifier proper.
+        bands: how many keys of `BAND_BITS` follow it in the same number, each the key of one more table, over minima
+            of the text's shingles: what the gate's prefixes miss beyond k, these find. A key of 0 is no key.
     """
 
     design: Design
     reach: int
     verifier_reach: int | None
+    verifier_bits: int = 64
+    bands: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reach < min(self.design.bits, 256):
+            raise DesignError(f"a reach of {self.reach} bits is none for {self.design.bits}-bit fingerprints")
+        if self.verifier_reach is None and self.bands:
+            raise DesignError("band keys come with a verifier")
+        if self.verifier_bits % 8:
+            raise DesignError(f"a verifier is whole bytes, not {self.verifier_bits} bits")
+
+    def band_keys(self, verifier: int | None) -> list[int]:
+        """The band keys behind a verifier, first to last; 0 where there is none."""
+        if verifier is None:
+            return [0] * self.bands
+        mask = (1 << BAND_BITS) - 1
+        return [(verifier >> (BAND_BITS * i)) & mask for i in reversed(range(self.bands))]
 
     def verified(self, a: int | None, b: int | None) -> bool:
         """Whether two verifiers agree."""
         if self.verifier_reach is None:
             return True
-        return a is not None and b is not None and (a ^ b).bit_count() <= self.verifier_reach
+        if a is None or b is None:
+            return False
+        return ((a ^ b) >> (BAND_BITS * self.bands)).bit_count() <= self.verifier_reach
+
+    def shares_band(self, a: int | None, b: int | None) -> bool:
+        """Whether two verifiers have a band key in common."""
+        return any(x == y != 0 for x, y in zip(self.band_keys(a), self.band_keys(b), strict=True))
 
     def matches(self, a: Entry, b: Entry) -> bool:
         """The relation itself, as brute force would compute it.
@@ -137,11 +168,8 @@ class Relation:
         difference = a.fingerprint ^ b.fingerprint
         if difference >> self.design.bits:
             raise WidthError(f"a fingerprint is wider than {self.design.bits} bits")
-        return (
-            difference.bit_count() <= self.reach
-            and self.design.shares_prefix(a.fingerprint, b.fingerprint)
-            and self.verified(a.verifier, b.verifier)
-        )
+        meet = self.design.shares_prefix(a.fingerprint, b.fingerprint) or self.shares_band(a.verifier, b.verifier)
+        return meet and difference.bit_count() <= self.reach and self.verified(a.verifier, b.verifier)
 
 
 @dataclass(frozen=True)
@@ -202,7 +230,7 @@ class Index(Protocol):
         """How many representatives are stored."""
 
     def neighbours(self, fingerprint: int) -> list[Neighbour]:
-        """All stored pages that share a prefix with `fingerprint` and are within reach, nearest first."""
+        """All stored pages that share a table's prefix with `fingerprint` and are within reach, nearest first."""
 
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """Every stored record with its fingerprint (None: digest only), in no order; slow on large indexes."""

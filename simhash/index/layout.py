@@ -3,14 +3,16 @@
     key                          type  holds
     ns:meta                      HASH  format, generation, the spec, seq (last given), documents
     ns:t<i>:<top b bits, hex>    ZSET  scores 0; the rest of each fingerprint as table i permutes it: a sorted bucket
+    ns:b<i>:<top b bits, hex>    ZSET  scores 0; the rest of band key i and the fingerprint: a sorted bucket
     ns:r:<top b bits, hex>       HASH  fingerprint -> its records, each behind two bytes of length
     ns:x:<top b bits, hex>       HASH  tagged digest -> record, for pages without a fingerprint
     ns:log                       LIST  kind, seq, time and fingerprint or digest of each record, oldest first
     ns:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset
 
-    record   seq 6 | inserted ms 6 | observation 16 | verifier 0 or 8 | tag 1 + digest 16 | msgpack [url, id, fetched]
+    record   seq 6 | inserted ms 6 | observation 16 | verifier | tag 1 + digest 16 | msgpack [url, id, fetched]
 
-Integers are big-endian. Members carry nothing but the rest of the fingerprint: a fingerprint names its record.
+Integers are big-endian. Members carry nothing but the rest of their key: a fingerprint names its record. The verifier
+has no bytes in a record of `ns:x`, or where the relation has none; its band keys are its last bytes.
 Bucket bits b are chosen so that a bucket holds 16 to 60 entries and stays one listpack, which is what makes the
 tables small: one key per full prefix would cost ten times as much, and a score cannot hold 64 bits.
 """
@@ -23,7 +25,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
+from simhash.index.interface import (
+    BAND_BITS,
+    Answer,
+    Duplicate,
+    Entry,
+    IndexSpec,
+    Partition,
+    Record,
+    Unique,
+)
 from simhash.tables import Table
 
 OBSERVATION_BYTES = 16
@@ -57,7 +68,10 @@ class Layout:
         self.digits = math.ceil(spec.bucket_bits / 4)
         self.rest_bits = design.bits - spec.bucket_bits
         self.rest_bytes = math.ceil(self.rest_bits / 8)
-        self.verifier_bytes = 0 if spec.relation.verifier_reach is None else 8
+        relation = spec.relation
+        verifier_bits = 0 if relation.verifier_reach is None else relation.verifier_bits + BAND_BITS * relation.bands
+        self.verifier_bytes = verifier_bits // 8
+        self.band_rest_bytes = max(1, math.ceil((BAND_BITS - spec.bucket_bits) / 8))
         self._rest_mask = (1 << self.rest_bits) - 1
 
     # Keys ----------------------------------------------------------------------------------------------------------
@@ -69,6 +83,10 @@ class Layout:
     def table(self, index: int) -> str:
         """What the keys of a table's buckets start with."""
         return f"{self.name}:t{index}:"
+
+    def band(self, index: int) -> str:
+        """What the keys of a band's buckets start with."""
+        return f"{self.name}:b{index}:"
 
     def bucket(self, value: int, bits: int) -> str:
         """The bucket, in hex, of a value of `bits` bits: its top b bits."""
@@ -92,6 +110,13 @@ class Layout:
         """Bucket (hex) and member of a fingerprint in a table."""
         permuted = table.permute(fingerprint)
         return self.bucket(permuted, table.bits), (permuted & self._rest_mask).to_bytes(self.rest_bytes)
+
+    def band_place(self, key: int) -> tuple[str, bytes]:
+        """Bucket (hex; dashes: there is no key) and rest of a band key."""
+        if not key:
+            return "-" * self.digits, bytes(self.band_rest_bytes)
+        rest = key & ((1 << (BAND_BITS - self.spec.bucket_bits)) - 1)
+        return self.bucket(key, BAND_BITS), rest.to_bytes(self.band_rest_bytes)
 
     def fingerprint_at(self, table: Table, bucket: str, member: bytes) -> int:
         """The inverse of `place`."""
@@ -141,6 +166,9 @@ class Layout:
         for table in design.tables:
             bucket, member = self.place(table, entry.fingerprint)
             parts += bucket.encode(), member
+        for key in self.spec.relation.band_keys(entry.verifier):
+            bucket, rest = self.band_place(key)
+            parts += bucket.encode(), rest
         return b"".join(parts)
 
     def answer(self, data: bytes, has_fingerprint: bool) -> Answer:
@@ -153,16 +181,21 @@ class Layout:
     def for_script(self) -> Mapping[str, object]:
         """What the script must know of the layout."""
         relation = self.spec.relation
-        place = f"c{self.digits}c{self.rest_bytes}"
+        places = f"c{self.digits}c{self.rest_bytes}" * len(relation.design.tables)
+        places += f"c{self.digits}c{self.band_rest_bytes}" * relation.bands
         return {
             "bits": relation.design.bits,
             "reach": relation.reach,
             "verifier_reach": -1 if relation.verifier_reach is None else relation.verifier_reach,
             "verifier_bytes": self.verifier_bytes,
+            "compared_bytes": self.verifier_bytes - relation.bands * BAND_BITS // 8,
+            "fingerprint_bytes": self.fingerprint_bytes,
+            "bands": [self.band(i) for i in range(relation.bands)],
+            "band_rest_bytes": self.band_rest_bytes,
             "bucket_bits": self.spec.bucket_bits,
             "bucket_digits": self.digits,
             "radius": relation.design.radius,
-            "places": f">c{self.fingerprint_bytes}c{self.digits}" + place * len(relation.design.tables),
+            "places": f">c{self.fingerprint_bytes}c{self.digits}{places}",
             "rest_bytes": self.rest_bytes,
             "tables": [self._table_for_script(i, table) for i, table in enumerate(relation.design.tables)],
         }

@@ -1,7 +1,7 @@
 """The index in this process's memory: sorted lists and dictionaries, nothing kept.
 
 Small enough to be read in one go, it is also the model that the Redis backend is tested against. One sorted list of
-(permuted fingerprint) per table; a dictionary holds the records of each fingerprint.
+permuted fingerprints for each table; the fingerprints under each band key; the records of each fingerprint.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class MemoryIndex:
         self._retention = retention
         self._clock = clock
         self._tables: list[list[int]] = [[] for _ in spec.relation.design.tables]
+        self._bands: dict[tuple[int, int], set[int]] = {}
         self._records: dict[int, list[Record]] = {}
         self._by_digest: dict[str, Record] = {}
         self._log: deque[tuple[int | None, Record]] = deque()
@@ -148,13 +149,16 @@ class MemoryIndex:
             record = self._by_digest.get(entry.digest)
             return ([(0, record)], 1) if record and self._live(record, now) else ([], 0)
         relation = self._spec.relation
-        candidates = self._candidates(entry.fingerprint)
+        met = self._candidates(entry.fingerprint)
+        candidates = met | self._banded(entry.verifier)
         matches = [
             (distance, record)
             for candidate in candidates
             if (distance := (candidate ^ entry.fingerprint).bit_count()) <= relation.reach
             for record in self._records[candidate]
-            if self._live(record, now) and relation.verified(entry.verifier, record.verifier)
+            if self._live(record, now)
+            and (candidate in met or relation.shares_band(entry.verifier, record.verifier))
+            and relation.verified(entry.verifier, record.verifier)
         ]
         return matches, len(candidates)
 
@@ -167,6 +171,13 @@ class MemoryIndex:
                 start, end = bisect_left(entries, low), bisect_left(entries, high)
                 found.update(map(table.restore, entries[start:end]))
         return found
+
+    def _banded(self, verifier: int | None) -> set[int]:
+        """Every stored fingerprint with a band key of this verifier's."""
+        return set().union(*(self._bands.get(band, ()) for band in self._band_places(verifier)))
+
+    def _band_places(self, verifier: int | None) -> list[tuple[int, int]]:
+        return [(i, key) for i, key in enumerate(self._spec.relation.band_keys(verifier)) if key]
 
     def _live(self, record: Record, now: int) -> bool:
         age = self._retention.max_age_ms
@@ -192,6 +203,8 @@ class MemoryIndex:
             for table, entries in zip(self._spec.relation.design.tables, self._tables, strict=True):
                 insort(entries, table.permute(fingerprint))
         self._records.setdefault(fingerprint, []).append(record)
+        for band in self._band_places(record.verifier):
+            self._bands.setdefault(band, set()).add(fingerprint)
 
     def _expire(self, now: int) -> None:
         while self._log and not self._live(self._log[0][1], now):
@@ -203,6 +216,9 @@ class MemoryIndex:
                 del self._by_digest[record.digest]
             return
         self._records[fingerprint].remove(record)
+        kept = {band for other in self._records[fingerprint] for band in self._band_places(other.verifier)}
+        for band in set(self._band_places(record.verifier)) - kept:
+            self._bands[band].discard(fingerprint)
         if not self._records[fingerprint]:
             del self._records[fingerprint]
             for table, entries in zip(self._spec.relation.design.tables, self._tables, strict=True):

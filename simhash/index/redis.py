@@ -334,6 +334,8 @@ def _fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
         "k": relation.design.k,
         "reach": relation.reach,
         "verifier_reach": _or_minus_one(relation.verifier_reach),
+        "verifier_bits": relation.verifier_bits,
+        "bands": relation.bands,
         "design": _json.encode(relation.design.describe()),
         "bucket_bits": spec.bucket_bits,
         "capacity": spec.capacity,
@@ -350,6 +352,8 @@ def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
         described(msgspec.json.decode(stored["design"])),
         int(stored["reach"]),
         None if verifier_reach < 0 else verifier_reach,
+        int(stored["verifier_bits"]),
+        int(stored["bands"]),
     )
     profile: dict[str, object] = msgspec.json.decode(stored["profile"])
     return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
@@ -360,6 +364,8 @@ def _refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_de
         "reach": (found.relation.reach, wanted.relation.reach),
         "verifier_reach": (found.relation.verifier_reach, wanted.relation.verifier_reach),
         "bits": (found.relation.design.bits, wanted.relation.design.bits),
+        "verifier_bits": (found.relation.verifier_bits, wanted.relation.verifier_bits),
+        "bands": (found.relation.bands, wanted.relation.bands),
     }
     if not adopt_design:
         pairs["design"] = (found.relation.design.name, wanted.relation.design.name)  # type: ignore[assignment]
