@@ -1,0 +1,61 @@
+"""What the figures were measured on: processor, memory, versions, load."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("simhash-dedup", "numpy", "xxhash", "jieba", "rjieba", "resiliparse", "redis", "kafka-python", "msgspec")
+
+
+def load_average() -> float:
+    """The machine's load over the last minute: what others were doing while a figure was taken."""
+    return os.getloadavg()[0]
+
+
+def description() -> dict[str, object]:
+    """The machine and the versions, JSON-able."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "redis_server": _first_line("redis-server", "--version"),
+        "java": _first_line("java", "-version"),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+    }
+
+
+def lines(described: dict[str, object]) -> list[str]:
+    """The description for people."""
+    return [f"{name}: {_plain(value)}" for name, value in described.items()]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {found}" for name, found in value.items())
+    return str(value)
+
+
+def _processor() -> str:
+    rows = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((row.partition(":")[2].strip() for row in rows if row.startswith("model name")), platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "missing"
+    return (done.stdout + done.stderr).partition("\n")[0]

@@ -1,0 +1,57 @@
+"""Other packages, measured by scripts of this folder in a virtual environment of their own.
+
+Their own, because one of them imports as `simhash` too. It is made on demand below `.cache`, and again when
+requirements.txt changes. A script reads its options as one JSON object from standard input and prints one; it
+imports nothing of this project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+REQUIREMENTS = HERE / "requirements.txt"
+CACHE = HERE.parents[1] / ".cache"
+
+
+class PeerError(Exception):
+    """A peer's script failed; the message ends with what it wrote."""
+
+
+def run(script: str, options: dict[str, object], progress: Callable[[str], None]) -> dict[str, Any]:
+    """What `benchmarks/peers/<script>.py` has measured.
+
+    Raises:
+        PeerError: the environment cannot be made, or the script failed.
+    """
+    python = environment(progress)
+    done = _run([str(python), "-I", str(HERE / f"{script}.py")], json.dumps(options))
+    found: dict[str, Any] = json.loads(done.splitlines()[-1])
+    return found
+
+
+def environment(progress: Callable[[str], None]) -> Path:
+    """The Python that has the peers; the environment is made when it is not there."""
+    digest = hashlib.blake2b(REQUIREMENTS.read_bytes(), digest_size=4).hexdigest()
+    directory = CACHE / f"peers-{digest}"
+    python, ready = directory / "bin" / "python", directory / "ready"
+    if not ready.exists():
+        progress(f"installing the peers of {REQUIREMENTS.name}")
+        _run([sys.executable, "-m", "venv", "--clear", str(directory)])
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, "--requirement", str(REQUIREMENTS)])
+        ready.touch()
+    return python
+
+
+def _run(command: list[str], given: str = "") -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PeerError(f"`{' '.join(command)}` failed:\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+    return done.stdout

@@ -1,0 +1,63 @@
+"""datasketch's MinHashLSH on Redis: inserts in a session, then check and insert one by one; bytes a document.
+
+Options: host, port, urls (the keys: what a user would want a match to name), batches and batch (how many timed rounds
+of how many pages). The MinHashes are random, so practically every page is new, and making them is not timed.
+"""
+
+import json
+import sys
+import time
+
+import numpy
+import redis
+from datasketch import MinHash, MinHashLSH
+
+PERMUTATIONS = 128
+THRESHOLD = 0.8
+
+
+def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dict[str, object]:
+    """Load all but the last batches * batch URLs in a session, time the rest."""
+    server = redis.Redis(host, port)
+    empty = server.info("memory")["used_memory"]
+    storage = {"type": "redis", "basename": b"peer", "redis": {"host": host, "port": port}}
+    index = MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, storage_config=storage)
+    random = numpy.random.default_rng(1)
+    loaded = urls[: len(urls) - batches * batch]
+    started = time.perf_counter()
+    with index.insertion_session(buffer_size=5000) as session:
+        for url in loaded:
+            session.insert(url, minhash(random), check_duplication=False)
+    load_seconds = time.perf_counter() - started
+    used = server.info("memory")["used_memory"] - empty
+    rates, latencies = [], []
+    for number in range(batches):
+        start = len(loaded) + number * batch
+        pages = [(url, minhash(random)) for url in urls[start : start + batch]]
+        began = time.perf_counter()
+        for url, page in pages:
+            one = time.perf_counter()
+            index.query(page)
+            index.insert(url, page)
+            latencies.append(time.perf_counter() - one)
+        rates.append(batch / (time.perf_counter() - began))
+    return {
+        "stored": len(loaded),
+        "bytes": used / len(loaded),
+        "load_rate": len(loaded) / load_seconds,
+        "rates": rates,
+        "latencies": latencies,
+        "bands": [index.b, index.r],
+    }
+
+
+def minhash(random: numpy.random.Generator) -> MinHash:
+    """A MinHash of nothing that was seen before."""
+    values = random.integers(0, 1 << 32, PERMUTATIONS, dtype=numpy.uint64)
+    return MinHash(PERMUTATIONS, hashvalues=values, permutations=_ONE.permutations, scheme=_ONE.scheme)
+
+
+_ONE = MinHash(PERMUTATIONS)
+
+if __name__ == "__main__":
+    print(json.dumps(main(**json.load(sys.stdin))))

@@ -1,0 +1,63 @@
+"""What is measured with: real pages, repeated under changed URLs where more are needed, and made-up index entries."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from random import Random
+
+import zstandard
+
+from simhash.index import Entry, Partition, Position, Relation
+from simhash.index.interface import BAND_BITS
+from worker.records import RawRecord, Source
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "pages.jsonl.zst"
+URL_BYTES = 77
+"""Length of a made-up page's URL: the mean of a crawl's."""
+
+
+def read_pages(path: Path = SAMPLE) -> list[dict[str, str]]:
+    """The pages of a JSONL file, plain or .zst, in order."""
+    with path.open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file) if path.suffix == ".zst" else file
+        return [json.loads(line) for line in io.TextIOWrapper(stream, encoding="utf-8")]  # type: ignore[arg-type]
+
+
+def page_values(pages: list[dict[str, str]], count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of `count` records: the pages over and over, from the second time on under changed URLs."""
+    for number, page in enumerate(islice(cycle(pages), count)):
+        again = number // len(pages)
+        url = f"{page['url']}?again={again}" if again else page["url"]
+        yield url.encode(), json.dumps(page | {"url": url}, ensure_ascii=False).encode()
+
+
+def raw_records(pages: list[dict[str, str]], count: int) -> list[RawRecord]:
+    """The same as a consumer would get them from one partition."""
+    values = page_values(pages, count)
+    return [RawRecord(Source("pages", 0, n, 0), key, value) for n, (key, value) in enumerate(values)]
+
+
+def entries(relation: Relation, count: int, first: int, random: Random) -> list[Entry]:
+    """Pages with random fingerprints, numbers `first` and up of one partition: practically all are unique."""
+    width = relation.verifier_bits + BAND_BITS * relation.bands
+    return [
+        Entry(
+            observation=random.randbytes(16),
+            position=Position(Partition("pages", 0), number),
+            fingerprint=random.getrandbits(relation.design.bits),
+            verifier=None if relation.verifier_reach is None else random.getrandbits(width),
+            digest=f"text:{random.getrandbits(128):032x}",
+            url=made_up_url(number),
+            fetched_at="2026-01-01T00:00:00Z",
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def made_up_url(number: int) -> str:
+    """A URL of `URL_BYTES` bytes."""
+    return f"https://www.example.com/archive/{number:012d}/".ljust(URL_BYTES - 5, "x") + ".html"
