@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simhash.errors import DesignError
 from simhash.tables import DESIGNS, Block, Table, choose, cut, described, design, guaranteed, nested
 
-NAMES = [*DESIGNS, "5c1", "7c3", "3x5", "8c3r1", "4c2r1"]
+NAMES = [*DESIGNS, "5c1", "7c3", "3x5", "8c3r1", "4c2r1", "2(4c3)", "2(2c1)"]
 
 
 def designs(bits: int = 64):
@@ -20,6 +20,7 @@ def designs(bits: int = 64):
     ("name", "tables", "k", "prefixes"),
     [
         ("4", 4, 3, {16}),
+        ("6", 6, 3, {21, 22}),
         ("10", 10, 3, {25, 26}),
         ("16", 16, 3, {28}),
         ("20", 20, 3, {31, 32, 33}),
@@ -98,7 +99,7 @@ def test_a_described_design_is_the_design(found):
     assert described(found.describe()) == found
 
 
-@pytest.mark.parametrize("name", ["", "0c0", "3c4", "c", "4c", "65c1", "99x99", "4x4r1", "four", "4c1r2"])
+@pytest.mark.parametrize("name", ["", "0c0", "3c4", "c", "4c", "65c1", "99x99", "4x4r1", "2(3c4)", "2(3c2)r1", "four", "4c1r2"])
 def test_an_impossible_design_is_refused_by_name(name):
     with pytest.raises(DesignError):
         design(name)
