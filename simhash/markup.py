@@ -11,7 +11,7 @@ bare `<`.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -215,6 +215,7 @@ class _Markup:
     labels: list[str]
     attributes: list[str]
     texts: list[str]
+    counts: Counter[str]
 
     @classmethod
     def of(cls, html: str, most: int) -> "_Markup":
@@ -227,7 +228,7 @@ class _Markup:
             (end or ("=" + name if rest and not script and not raw else name)).lower()
             for end, name, script, raw, _, rest in tokens
         ]
-        return cls(html, labels, [token[4] for token in tokens], [token[5] for token in tokens])
+        return cls(html, labels, [token[4] for token in tokens], [token[5] for token in tokens], Counter(labels))
 
     def refusal(self, token: int, limit: str, most: int, found: int, what: str) -> PageError:
         """The error that blames the token of that number; its position is looked up only now."""
@@ -247,7 +248,7 @@ def check_markup(html: str, limits: MarkupLimits) -> None:
     _check_attributes(markup, limits)
     _check_names(markup, limits)
     _check_options(markup, limits)
-    if not _are_few(len(markup.labels), limits):
+    if not _is_flat(markup, limits):
         _check_tree(markup, limits)
 
 
@@ -267,9 +268,20 @@ def _are_few(tags: int, limits: MarkupLimits) -> bool:
     return tags <= limits.depth and tags * (tags + 1) // 2 <= min(limits.steps, limits.elements)
 
 
+def _is_flat(markup: _Markup, limits: MarkupLimits) -> bool:
+    """Whether the tags can build no tree beyond the limits, however they are arranged: three times as fast to say."""
+    counts, tokens = markup.counts, len(markup.labels)
+    if any(name in counts for name in _FOREIGN):
+        return _are_few(tokens, limits)
+    starts = {name: count for name, count in counts.items() if name[:1] not in ("/", "=", "")}
+    nesting = sum(count for name, count in starts.items() if name not in _NOT_NESTING)
+    reopened = sum(1 if name in _SINGLE else count for name, count in starts.items() if name in _FORMATTING)
+    return nesting <= limits.depth and tokens * nesting <= limits.steps and tokens * (1 + reopened) <= limits.elements
+
+
 def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
     lengths = [*map(len, markup.attributes)]
-    gathering = sum(markup.labels.count(label) for label in ("html", "body", "=html", "=body"))
+    gathering = sum(markup.counts[label] for label in ("html", "body", "=html", "=body"))
     if max(1, gathering) * max(lengths, default=0) * sum(lengths) <= 4 * limits.attribute_pairs:
         return  # an attribute has two characters at least, so these are few enough
     pairs, gathered = 0, {"html": 0, "body": 0}
@@ -286,7 +298,7 @@ def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
 
 def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
     texts = set(markup.attributes)
-    if len(set(markup.labels)) + sum(map(len, texts)) // 2 <= limits.names:
+    if len(markup.counts) + sum(map(len, texts)) // 2 <= limits.names:
         return
     seen: set[str] = set()
     for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
@@ -299,10 +311,11 @@ def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
 
 
 def _check_options(markup: _Markup, limits: MarkupLimits) -> None:
+    if markup.counts["option"] + markup.counts["=option"] <= limits.options:
+        return
     options = [token for token, label in enumerate(markup.labels) if label in ("option", "=option")]
-    if len(options) > limits.options:
-        last = options[limits.options]
-        raise markup.refusal(last, "options", limits.options, len(options), "<option> elements, one too many")
+    last = options[limits.options]
+    raise markup.refusal(last, "options", limits.options, len(options), "<option> elements, one too many")
 
 
 def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
