@@ -144,9 +144,7 @@ def words_in_order(piece: Piece) -> list[str]:
     if not piece.present & (HAN | KANA | UNSPACED):
         return piece.words
     kinds_with_marks = ((LETTER | HANGUL, MARK), (HAN, 0), (KANA, 0), (UNSPACED, UNSPACED_MARK))
-    spans = (
-        (start, end, kinds) for kinds, marks in kinds_with_marks for start, end in piece.spans(kinds | marks)
-    )
+    spans = ((start, end, kinds) for kinds, marks in kinds_with_marks for start, end in piece.spans(kinds | marks))
     runs = (_words_of_run(Piece(piece.text[start:end]), kinds) for start, end, kinds in sorted(spans))
     return list(chain.from_iterable(runs))
 

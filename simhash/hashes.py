@@ -181,9 +181,7 @@ def named(name: str) -> Hash:
     width = name.removeprefix(STRING_HASH)
     if name.startswith(STRING_HASH) and width.isdecimal() and MIN_BITS <= int(width) <= MAX_BITS:
         return Hash(name, int(width), of_text=partial(string_hash, bits=int(width)))
-    raise ProfileError(
-        f"no hash is named {name!r}; there are {', '.join(NAMES)} ({MIN_BITS} to {MAX_BITS} bits)"
-    )
+    raise ProfileError(f"no hash is named {name!r}; there are {', '.join(NAMES)} ({MIN_BITS} to {MAX_BITS} bits)")
 
 
 def of_callable(function: Callable[[str], int], bits: int, name: str | None = None) -> Hash:

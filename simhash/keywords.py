@@ -77,12 +77,17 @@ class Keywords:
 
     def __call__(self, text: str) -> dict[str, float]:
         """Keywords of a text and their scores, best first; empty where nothing qualifies."""
-        text = _TOO_LONG.sub(r"\g<0>\n", text)
+        text = break_long_runs(text)
         wanted = self.wanted(text)
         if self.cut_joined_by is not None:
             text = self.cut_joined_by.join(_tokenizer(self.user_words).cut(text))
         extractor = _extractor(self.method, self.stop_words, self.user_words)
         return dict(extractor.extract_tags(text, topK=wanted, withWeight=True))
+
+
+def break_long_runs(text: str) -> str:
+    """Put a line's end into runs longer than jieba can take in time linear in the text."""
+    return _TOO_LONG.sub(r"\g<0>\n", text)
 
 
 @lru_cache(maxsize=4)
@@ -96,9 +101,7 @@ def _tokenizer(user_words: tuple[UserWord, ...]) -> jieba.Tokenizer:
 
 
 @lru_cache(maxsize=16)
-def _extractor(
-    method: Method, stop_words: tuple[str, ...], user_words: tuple[UserWord, ...]
-) -> TFIDF | TextRank:
+def _extractor(method: Method, stop_words: tuple[str, ...], user_words: tuple[UserWord, ...]) -> TFIDF | TextRank:
     from jieba import analyse, posseg
 
     tokenizer = _tokenizer(user_words)

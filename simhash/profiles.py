@@ -137,7 +137,7 @@ class Profile:
 
     def signature_of_html(self, html: str, raw: bytes) -> Signature:
         """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
-        from simhash.extract import extract_text
+        from simhash.extract import extract_text  # parsers of HTML load only where there is HTML
 
         return self.signature(extract_text(html, self.extractor), raw)
 
@@ -152,9 +152,7 @@ class Profile:
 
     def _streamed(self) -> ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
-        return (
-            self.features if isinstance(self.features, ScriptRuns) and self.normalisation == FOLDED else None
-        )
+        return self.features if isinstance(self.features, ScriptRuns) and self.normalisation == FOLDED else None
 
     def _tally_of_whole(self, text: str) -> _Tally:
         body = "".join(normalised_parts(text, self.normalisation))

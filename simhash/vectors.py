@@ -23,9 +23,7 @@ from simhash.hashes import Hash, utf8
 Vector = Mapping[int, float]
 
 
-def vector_fingerprint(
-    vector: Vector, hash_: str | Hash = "xxh3_64", bits: int = 64, zero_sum: int = 0
-) -> int | None:
+def vector_fingerprint(vector: Vector, hash_: str | Hash = "xxh3_64", bits: int = 64, zero_sum: int = 0) -> int | None:
     """Simhash of a vector; None for the zero vector. Each dimension is hashed as its decimal digits.
 
     Raises:

@@ -43,9 +43,7 @@ def naive(bag: dict[str, float], hash_: hashes.Hash, bits: int, zero_sum: int) -
     return result
 
 
-@given(
-    bags, st.sampled_from(["xxh3_64", "string_256", "md5"]), st.sampled_from([8, 13, 64]), st.integers(0, 1)
-)
+@given(bags, st.sampled_from(["xxh3_64", "string_256", "md5"]), st.sampled_from([8, 13, 64]), st.integers(0, 1))
 def test_the_fingerprint_is_the_naive_one(bag: dict[str, float], name: str, bits: int, zero_sum: int) -> None:
     hash_ = hashes.named(name)
     assert fingerprint(bag, hash_, bits, zero_sum) == naive(bag, hash_, bits, zero_sum)
@@ -155,9 +153,7 @@ def of_vector_with_a_hash_per_bit(vector: Vector, seed: int) -> int | None:
 
 
 def of_vector_with_one_hash(vector: Vector, seed: int) -> int | None:
-    return vector_fingerprint(
-        vector, hashes.of_callable(lambda d: hashes.named("xxh3_64")(f"{seed} {d}"), 64)
-    )
+    return vector_fingerprint(vector, hashes.of_callable(lambda d: hashes.named("xxh3_64")(f"{seed} {d}"), 64))
 
 
 def of_vector_with_hyperplanes(vector: Vector, seed: int) -> int | None:

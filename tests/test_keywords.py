@@ -1,6 +1,7 @@
 """jieba's keywords: scores, numbers, stop words and user words."""
 
 import logging
+import re
 from pathlib import Path
 
 import jieba
@@ -10,28 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simhash.errors import ProfileError
-from simhash.keywords import Keywords, UserWord, read_stop_words, read_user_words
+from simhash.keywords import Keywords, UserWord, break_long_runs, read_stop_words, read_user_words
 
 jieba.setLogLevel(logging.CRITICAL)
 
-TEXT = (
-    "小明硕士毕业于中国科学院计算所，后在日本京都大学深造。The quick brown fox and the dog study 计算机科学。"
-)
+TEXT = "小明硕士毕业于中国科学院计算所，后在日本京都大学深造。The quick brown fox and the dog study 计算机科学。"
 
 
 def test_keywords_are_jiebas_own() -> None:
     assert list(Keywords(top=5)(TEXT).items()) == jieba.analyse.extract_tags(TEXT, topK=5, withWeight=True)
-    assert list(Keywords("textrank", top=5)(TEXT).items()) == jieba.analyse.textrank(
-        TEXT, topK=5, withWeight=True
-    )
+    assert list(Keywords("textrank", top=5)(TEXT).items()) == jieba.analyse.textrank(TEXT, topK=5, withWeight=True)
 
 
 @settings(max_examples=30)
-@given(
-    st.text(
-        st.one_of(st.characters(codec="utf-8"), st.sampled_from("我来到北京清华大学 abc，。")), max_size=60
-    )
-)
+@given(st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("我来到北京清华大学 abc，。")), max_size=60))
 def test_keywords_of_any_text_are_jiebas_own(text: str) -> None:
     expected = jieba.analyse.extract_tags(text, topK=None, withWeight=True)
     assert list(Keywords(top=None)(text).items()) == expected
@@ -76,9 +69,18 @@ def test_cutting_first_and_joining_changes_what_is_cut() -> None:
     assert list(Keywords(top=10, cut_joined_by="|")(TEXT).items()) == expected
 
 
-@pytest.mark.parametrize("text", ["爨龑靐齉爩麤鱻" * 20_000, "a" * 1_000_000])
-def test_runs_without_end_take_no_time_without_end(text: str) -> None:
-    assert len(Keywords()(text)) <= 20
+@given(st.lists(st.sampled_from(["爨" * 200, "龑a", "b" * 3000, "。", " "]), max_size=12).map("".join))
+def test_runs_without_end_are_broken_before_jieba_sees_them(text: str) -> None:
+    broken = break_long_runs(text)
+    assert broken.replace("\n", "") == text
+    assert not re.search("[\u4e00-\u9fd5]{257}|[\u4e00-\u9fd5a-z]{4097}", broken)
+
+
+@pytest.mark.parametrize("text", ["爨龑靐齉爩麤鱻" * 2_000, "a" * 100_000])
+def test_keywords_are_taken_from_broken_runs(text: str) -> None:
+    scores = Keywords(top=None)(text)
+    assert scores == Keywords(top=None)(break_long_runs(text))
+    assert max(map(len, scores)) <= 4096
 
 
 def test_a_stop_word_file_is_read_sorted_and_folded(tmp_path: Path) -> None:

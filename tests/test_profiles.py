@@ -74,9 +74,7 @@ def test_the_default_signature_is_the_naive_one(text: str) -> None:
     assert (signature.fingerprint, signature.verifier, signature.features) == naive_signature(text)
 
 
-@pytest.mark.parametrize(
-    "text", [ENGLISH, CHINESE, ENGLISH + CHINESE, "カタカナ と 漢字 " * 20, "가나다 라마 " * 40]
-)
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE, ENGLISH + CHINESE, "カタカナ と 漢字 " * 20, "가나다 라마 " * 40])
 def test_the_default_signature_of_pages_is_the_naive_one(text: str) -> None:
     signature = DEFAULT.signature(text, b"")
     assert (signature.fingerprint, signature.verifier, signature.features) == naive_signature(text)
@@ -94,9 +92,7 @@ def test_the_verifiers_tokens_are_those_of_a_loop_over_the_characters(text: str)
 def test_the_hash_of_an_n_gram_is_as_specified(tokens: list[str], n: int) -> None:
     hashed = hashes.named("xxh3_64").words(tokens)
     length = min(n, len(tokens))
-    expected = (
-        [naive_gram_hash(tokens[i : i + length]) for i in range(len(tokens) - length + 1)] if tokens else []
-    )
+    expected = [naive_gram_hash(tokens[i : i + length]) for i in range(len(tokens) - length + 1)] if tokens else []
     assert gram_hashes(hashed, n).tolist() == expected
 
 
@@ -165,9 +161,7 @@ def test_below_64_features_there_is_only_the_digest(features: int, near: bool) -
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("text", ["", " \n\t\u3000", "\ufeff"[1:]])
 def test_an_empty_text_is_known_by_its_raw_bytes_alone(name: str, text: str) -> None:
-    assert profile(name).signature(text, b"abc") == Signature(
-        None, None, "raw:" + xxhash.xxh3_128_hexdigest(b"abc"), 0
-    )
+    assert profile(name).signature(text, b"abc") == Signature(None, None, "raw:" + xxhash.xxh3_128_hexdigest(b"abc"), 0)
 
 
 @pytest.mark.parametrize("name", ["jieba-keywords", "jieba-tutorial"])

@@ -141,9 +141,7 @@ def signed(word: str) -> str:
 
 
 @pytest.mark.parametrize(("reading", "expected"), [(unsigned, 13), (signed, 8)])
-def test_example_6_a_text_and_its_last_half_by_22_and_11_keywords(
-    reading: Callable[[str], str], expected: int
-) -> None:
+def test_example_6_a_text_and_its_last_half_by_22_and_11_keywords(reading: Callable[[str], str], expected: int) -> None:
     jieba.setLogLevel(logging.CRITICAL)
     straightforward = []
     for text, top in ((LONG_TEXT, 22), (LAST_HALF, 11)):
