@@ -180,6 +180,10 @@ def test_a_declared_legacy_page_with_one_bad_byte_is_read_as_declared(codec: str
     assert decode(raw, codec).text.endswith(page(text)[40:])
 
 
+def test_a_declared_gb2312_means_gb18030() -> None:
+    assert decode("<p>𠮷㐀 €</p>".encode("gb18030"), "gb2312").text == "<p>𠮷㐀 €</p>"
+
+
 def test_characters_beyond_the_strict_standard_are_read() -> None:
     assert decode(page(JAPANESE + "①").encode("euc_jis_2004"), "euc-jp").text == page(JAPANESE + "①")
 
