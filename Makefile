@@ -40,7 +40,7 @@ lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	for extra in "" -dev; do \
 	  PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	    --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	    $${extra:+--extra dev --extra fast} --output-file requirements$$extra.lock pyproject.toml || exit 1; \
+	    $${extra:+--extra dev --extra fast --extra selectolax --extra trafilatura} --output-file requirements$$extra.lock pyproject.toml || exit 1; \
 	done
 
 clean: ## remove what these targets made

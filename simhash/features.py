@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simhash.errors import ProfileError
 from simhash.segment import (
     HAN,
@@ -26,6 +29,7 @@ from simhash.segment import (
     Piece,
     pieces,
 )
+from simhash.shingles import MULTIPLIERS, Tokens, mix64
 
 JOINER = "\x1f"
 """Stands between the words of a super-token; no word can hold this control character."""
@@ -80,7 +84,7 @@ def without_surrogates(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScriptRuns:
-    """The default's features, chosen per run of a script and never by a guess at the document's language.
+    """Words by a segmenter, chosen per run of a script and never by a guess at the document's language.
 
     Words (letters and digits, with combining marks) where the script puts spaces, Hangul included; jieba's
     words for Han; pairs of neighbouring characters for kana, Thai, Lao, Khmer and Myanmar (a run of one
@@ -120,6 +124,52 @@ def windows(tokens: list[str], n: int) -> list[str]:
 def _check_size(n: int, of: str) -> None:
     if n < 1:
         raise ProfileError(f"{of} need a size of at least 1, not {n}")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPairs:
+    """The default's features: words where the script puts spaces, pairs of neighbouring characters where it does not.
+
+    Taken as hashes, of the verifier's own tokens (`shingles`), so that a text is read and hashed once. A token of a
+    spaced script is a feature by itself; a token of Han, kana, Hangul, Thai, Lao, Khmer or Myanmar together with the
+    next one, if that is of such a script too, whatever stood between; one without such a neighbour by itself. No
+    segmenter: jieba's words as features found no more pairs (docs/quality.md).
+    """
+
+
+class PairHashes:
+    """The hashes of a text's `TokenPairs`, over the seams of pieces."""
+
+    def __init__(self) -> None:
+        self._last = Tokens(np.empty(0, dtype=np.uint64), np.empty(0, dtype=bool))
+        self._led = False
+
+    def add(self, tokens: Tokens) -> NDArray[np.uint64]:
+        """Go on with these tokens: the features that are now known, in any order."""
+        hashes = np.concatenate((self._last.hashes, tokens.hashes))
+        unspaced = np.concatenate((self._last.unspaced, tokens.unspaced))
+        if not len(hashes):
+            return hashes
+        features = self._features(hashes, unspaced)
+        self._led = bool(unspaced[-2]) if len(unspaced) > 1 else self._led
+        self._last = Tokens(hashes[-1:], unspaced[-1:])
+        return features
+
+    def rest(self) -> NDArray[np.uint64]:
+        """The last token, when it is a feature by itself."""
+        alone = self._last.hashes if not (self._led and self._last.unspaced.any()) else self._last.hashes[:0]
+        return mix64(alone * MULTIPLIERS[0])
+
+    def _features(self, hashes: NDArray[np.uint64], unspaced: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        """Features that begin at every token but the last."""
+        here, following = unspaced[:-1], unspaced[1:]
+        if not here.any():
+            return mix64(hashes[:-1] * MULTIPLIERS[0])
+        leading = np.concatenate(([self._led], here[:-1]))
+        pair = here & following
+        alone = ~here | ~(following | leading)
+        pairs = hashes[:-1][pair] * MULTIPLIERS[0] + hashes[1:][pair] * MULTIPLIERS[1]
+        return mix64(np.concatenate((hashes[:-1][alone] * MULTIPLIERS[0], pairs)))
 
 
 @dataclass(frozen=True, slots=True)

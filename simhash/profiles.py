@@ -18,17 +18,18 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import FOLDED, CharacterGrams, Normalisation, ScriptRuns, Words, normalised_parts
+from simhash.features import FOLDED, CharacterGrams, Normalisation, PairHashes, ScriptRuns, TokenPairs, Words, normalised_parts
 from simhash.fingerprint import fingerprint, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
-from simhash.segment import LETTER, Piece, pieces
-from simhash.shingles import TOKEN_HASH, TokenShingles, token_hashes
-from simhash.tally import GramSet, HashCounts, TextDigest
+from simhash.segment import pieces
+from simhash.shingles import TOKEN_HASH, TokenShingles, Tokens, tokens_of
+from simhash.sketch import MinHashSketch
+from simhash.tally import GramMinima, GramSet, HashCounts, TextDigest
 
-VERIFIER_BITS = 64
+SHINGLE_VERIFIER_BITS = 64
 
-Scheme = ScriptRuns | Words | CharacterGrams | Keywords
+Scheme = TokenPairs | ScriptRuns | Words | CharacterGrams | Keywords
 Weighting = Literal["one", "count", "score"]
 Rounding = Literal["none", "up", "nearest"]
 _Rounds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -41,7 +42,8 @@ class Signature:
 
     Attributes:
         fingerprint: the gate's simhash, or None: too little for near matching, only the digest may match.
-        verifier: the second simhash, or None where the profile has none or `fingerprint` is None.
+        verifier: the second fingerprint, its band keys behind it, or None where the profile has none or `fingerprint`
+            is None.
         digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes where the
             text is empty; 32 hexadecimal digits.
         features: how many features the text has, each as often as it occurs (keywords: once each).
@@ -97,7 +99,7 @@ class Profile:
     zero_sum: int = 0
     k: int = 3
     reach: int = 3
-    verifier: TokenShingles | None = None
+    verifier: MinHashSketch | TokenShingles | None = None
     verifier_reach: int | None = None
     min_features: int = 1
     _hash: Hash = field(init=False, repr=False, compare=False)
@@ -109,6 +111,8 @@ class Profile:
                 raise ProfileError(f"profile {self.name}: {message}")
 
     def _faults(self) -> Iterator[tuple[bool, str]]:
+        hashed = isinstance(self.features, TokenPairs) and (self._hash.name != TOKEN_HASH.name or self.bits > 64)
+        yield hashed, f"token pairs are hashes of {TOKEN_HASH.name}, 64 bits at most"
         unordered = not 0 <= self.k <= self.reach < self.bits
         yield unordered, f"needs 0 <= k ({self.k}) <= reach ({self.reach}) < bits ({self.bits})"
         yield self.zero_sum not in (0, 1), f"a zero sum gives 0 or 1, not {self.zero_sum}"
@@ -131,7 +135,7 @@ class Profile:
         tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
         digest, verifier = _tagged(reading.digest.hex(), raw), reading.verifier()
         gate = self._gate(tally)
-        if tally.total < self.min_features or gate is None or (self.verifier and verifier is None):
+        if len(tally.hashes) < self.min_features or gate is None or (self.verifier and verifier is None):
             return Signature(None, None, digest, tally.total)
         return Signature(gate, verifier, digest, tally.total)
 
@@ -140,6 +144,16 @@ class Profile:
         from simhash.extract import extract_text  # parsers of HTML load only where there is HTML
 
         return self.signature(extract_text(html, self.extractor), raw)
+
+    @property
+    def verifier_bits(self) -> int:
+        """Width of the verifier proper."""
+        return self.verifier.bins if isinstance(self.verifier, MinHashSketch) else SHINGLE_VERIFIER_BITS
+
+    @property
+    def bands(self) -> int:
+        """Number of band keys behind the verifier."""
+        return self.verifier.bands if isinstance(self.verifier, MinHashSketch) else 0
 
     def fingerprint_of_bag(self, bag: Mapping[str, float]) -> int | None:
         """Fingerprint of features that somebody else has weighted; None for an empty bag."""
@@ -150,9 +164,10 @@ class Profile:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name}
 
-    def _streamed(self) -> ScriptRuns | None:
+    def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
-        return self.features if isinstance(self.features, ScriptRuns) and self.normalisation == FOLDED else None
+        streams = isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation == FOLDED
+        return self.features if streams else None
 
     def _tally_of_whole(self, text: str) -> _Tally:
         body = "".join(normalised_parts(text, self.normalisation))
@@ -160,6 +175,10 @@ class Profile:
             scores = self.features(body)
             values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
             return _Tally(self._hash.words(scores), values, len(scores))
+        if isinstance(self.features, TokenPairs):
+            reading = _Reading(self.features, self._hash, None)
+            reading.add(body)
+            return reading.tally()
         counts = HashCounts()
         for features in self.features(body):
             counts.add(self._hash.words(features))
@@ -182,41 +201,48 @@ class _Tally:
 class _Reading:
     """One pass over the parts of a normalised text: digest, verifier and, with a scheme, the gate."""
 
-    def __init__(self, scheme: ScriptRuns | None, hash_: Hash, verifier: TokenShingles | None) -> None:
+    def __init__(
+        self, scheme: TokenPairs | ScriptRuns | None, hash_: Hash, verifier: MinHashSketch | TokenShingles | None
+    ) -> None:
         self.digest = TextDigest()
-        self._scheme = scheme
+        self._runs = scheme if isinstance(scheme, ScriptRuns) else None
+        self._pairs = PairHashes() if isinstance(scheme, TokenPairs) else None
         self._hash = hash_
         self._counts = HashCounts()
-        self._grams = GramSet(verifier.n) if verifier else None
+        self._minima = GramMinima(verifier) if isinstance(verifier, MinHashSketch) else None
+        self._grams = GramSet(verifier.n) if isinstance(verifier, TokenShingles) else None
 
     def add(self, part: str) -> None:
         """Go on with this part."""
         self.digest.add(part)
-        if self._scheme is None and self._grams is None:
-            return
         for piece in pieces(part):
-            self._take(piece)
+            if self._runs:
+                self._counts.add(self._hash.words(self._runs.of_piece(piece)))
+            if self._pairs or self._minima or self._grams:
+                self._take(tokens_of(piece))
 
-    def _take(self, piece: Piece) -> None:
-        hashes = None
-        if self._scheme is not None:
-            hashes = self._hash.words(self._scheme.of_piece(piece))
-            self._counts.add(hashes)
-        if self._grams is not None:
-            # In a piece of nothing but plain words gate and verifier see the same tokens: hash them once.
-            shared = self._hash.name == TOKEN_HASH.name and piece.present & ~LETTER == 0
-            self._grams.add(hashes if shared and hashes is not None else token_hashes(piece))
+    def _take(self, tokens: Tokens) -> None:
+        if self._pairs:
+            self._counts.add(self._pairs.add(tokens))
+        if self._minima:
+            self._minima.add(tokens.hashes)
+        if self._grams:
+            self._grams.add(tokens.hashes)
 
     def tally(self) -> _Tally:
-        """The gate's features."""
+        """The gate's features; once, at the end."""
+        if self._pairs:
+            self._counts.add(self._pairs.rest())
         return _Tally(*self._counts.counted(), self._counts.total)
 
     def verifier(self) -> int | None:
-        """The verifier's fingerprint, None without a verifier or without tokens."""
+        """The verifier, None without one or without tokens."""
+        if self._minima:
+            return self._minima.sketch()
         grams = self._grams.hashes() if self._grams else None
         if grams is None or not len(grams):
             return None
-        return simhash(grams, np.ones(len(grams)), VERIFIER_BITS)
+        return simhash(grams, np.ones(len(grams)), SHINGLE_VERIFIER_BITS)
 
 
 def _tagged(digest: str | None, raw: bytes) -> str:
@@ -235,6 +261,19 @@ def _plain(value: object) -> object:
 DEFAULT = Profile(
     name="default",
     version=1,
+    features=TokenPairs(),
+    weights=Weights("count", cap=8),
+    reach=12,
+    verifier=MinHashSketch(n=5, bins=128, bands=3, rows=4),
+    verifier_reach=20,
+    min_features=10,
+)
+"""What ships. A wide gate is a sieve; the MinHash verifier decides, and the bands find what the prefixes miss. The
+figures that chose it, and what was tried beside it, stand in docs/quality.md."""
+
+SEGMENTED = Profile(
+    name="segmented",
+    version=1,
     features=ScriptRuns(),
     weights=Weights("count", cap=16),
     reach=6,
@@ -242,7 +281,7 @@ DEFAULT = Profile(
     verifier_reach=14,
     min_features=64,
 )
-"""What ships: see design and quality notes for the figures that chose it."""
+"""Words by jieba, and a second simhash as verifier: two fingerprints of 64 bits and nothing else."""
 
 JIEBA_KEYWORDS = Profile(
     name="jieba-keywords",
@@ -267,7 +306,7 @@ Weights are rounded up to whole numbers: rounded down, most are 0 and with them 
 short text.
 """
 
-_BY_NAME = {profile.name: profile for profile in (DEFAULT, JIEBA_KEYWORDS, TUTORIAL)}
+_BY_NAME = {profile.name: profile for profile in (DEFAULT, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)}
 PROFILES = tuple(_BY_NAME)
 
 

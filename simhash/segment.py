@@ -66,7 +66,7 @@ def kinds_table() -> NDArray[np.uint8]:
     marks = [i for i, character in enumerate(every) if unicodedata.category(character)[0] == "M"]
     table[marks] = MARK
     _assign(table, _HAN_RANGES, {LETTER: HAN, 0: HAN})
-    _assign(table, _KANA_RANGES, {LETTER: KANA, MARK: KANA})
+    _assign(table, _KANA_RANGES, {LETTER: KANA, MARK: KANA, 0: KANA})
     _assign(table, _HANGUL_RANGES, {LETTER: HANGUL})
     _assign(table, _UNSPACED_RANGES, {LETTER: UNSPACED, MARK: UNSPACED_MARK})
     _assign(table, _SELECTOR_RANGES, {MARK: 0})

@@ -247,19 +247,38 @@ def halved(parts: int, lead: int, bits: int = 64, name: str | None = None) -> De
     return Design(name or f"2({parts}c{lead})", bits, 2 * guaranteed(parts, lead) + 1, tables)
 
 
+def covering(name: str, bits: int = 64) -> Design:
+    """One of `COVERINGS`: blocks of equal width, and a list of the blocks that lead in each table.
+
+    Fewer tables than all choices, for the same k: a table finds a pair when none of its leading blocks holds a
+    differing bit, so the lists need only leave one that avoids any k blocks.
+    """
+    parts, leads = COVERINGS[name]
+    blocks = cut(0, bits, parts)
+    k = next(n for n in range(parts) if not _covers(parts, leads, n + 1))
+    return Design(name, bits, k, tuple(_led(bits, blocks, lead) for lead in leads))
+
+
+def _covers(parts: int, leads: Sequence[Sequence[int]], hit: int) -> bool:
+    """Whether, whichever `hit` blocks hold differing bits, some table's leading blocks hold none."""
+    return all(any(not set(lead) & set(bad) for lead in leads) for bad in combinations(range(parts), hit))
+
+
 def design(name: str, bits: int = 64) -> Design:
-    """The design called `name`: one of `DESIGNS`, or in words of its own.
+    """The design called `name`: one of `NAMES`, or in words of its own.
 
     `<m>c<c>`: m blocks choose c; `<m>c<c>r1`: probed at distance 1 too; `2(<m>c<c>)`: in each half; `<a>x<b>`: nested.
 
     Raises:
         DesignError: there is no such design for fingerprints of `bits` bits.
     """
+    if name in COVERINGS:
+        return covering(name, bits)
     text = DESIGNS.get(name, name)
     for pattern, make in _GRAMMAR:
         if found := pattern.fullmatch(text):
             return make(int(found[1]), int(found[2]), bits, name)
-    known = ", ".join(DESIGNS)
+    known = ", ".join(NAMES)
     raise DesignError(f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB")
 
 
@@ -273,3 +292,12 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[int, int, int, str], Design]], 
 # The paper's four (section 3.1.2) by their number of tables; the default's; one for k = 4; one that trades probes for
 # memory.
 DESIGNS = {"4": "4c1", "6": "2(3c2)", "10": "5c2", "16": "4x4", "20": "6c3", "15": "6c2", "2-probed": "2c1r1"}
+
+# Number of blocks and leading blocks of each table; all have k = 3. The 11 are the translates of the squares modulo
+# 11 (a biplane), the 14 the blocks of the Steiner system S(3, 4, 8): quadruples whose exclusive or is 0.
+COVERINGS: dict[str, tuple[int, tuple[tuple[int, ...], ...]]] = {
+    "8": (8, ((4, 6, 7), (0, 5, 7), (0, 1, 6), (1, 2, 7), (0, 2, 3), (1, 3, 4), (2, 4, 5), (3, 5, 6))),
+    "11": (11, tuple(tuple(sorted((square + i) % 11 for square in (1, 3, 4, 5, 9))) for i in range(11))),
+    "14": (8, tuple(q for q in combinations(range(8), 4) if q[0] ^ q[1] ^ q[2] ^ q[3] == 0)),
+}
+NAMES = (*DESIGNS, *COVERINGS)

@@ -10,6 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.shingles import distinct, gram_hashes
+from simhash.sketch import EMPTY, MinHashSketch
 
 MERGE_AT = 1 << 18
 """Rows that may wait for merging (2 MB of 64-bit hashes); more where more are merged already."""
@@ -83,6 +84,34 @@ class GramSet:
     def _merge(self) -> None:
         self._grams = [distinct(np.concatenate(self._grams))]
         self._waiting = len(self._grams[0])
+
+
+class GramMinima:
+    """The bin minima of a text's n-grams, for its MinHash sketch; the n-grams themselves are not kept."""
+
+    def __init__(self, sketch: MinHashSketch) -> None:
+        self._sketch = sketch
+        self._minima = np.full(sketch.bins, EMPTY)
+        self._last = np.empty(0, dtype=np.uint64)
+        self._begun = False
+
+    def add(self, tokens: NDArray[np.uint64]) -> None:
+        """Go on with these tokens."""
+        n = self._sketch.n
+        tokens = np.concatenate((self._last, tokens)) if len(self._last) else tokens
+        self._last = tokens[max(0, len(tokens) - n + 1) :]
+        if len(tokens) >= n:
+            self._take(tokens)
+            self._begun = True
+
+    def sketch(self) -> int | None:
+        """The sketch; of a text with fewer than n tokens that of its one shorter n-gram; None without tokens."""
+        if not self._begun and len(self._last):
+            self._take(self._last)
+        return self._sketch.of_minima(self._minima)
+
+    def _take(self, tokens: NDArray[np.uint64]) -> None:
+        np.minimum(self._minima, self._sketch.minima(gram_hashes(tokens, self._sketch.n)), out=self._minima)
 
 
 class TextDigest:

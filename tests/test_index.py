@@ -11,7 +11,7 @@ from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis import existing_index, open_index
-from simhash.tables import DESIGNS, design
+from simhash.tables import NAMES, design
 from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
 
 OTHER = Partition("pages", 1)
@@ -48,7 +48,7 @@ def make(request, name, clock):
     return of
 
 
-@pytest.mark.parametrize("name_of_design", [*DESIGNS, "6c3", "8c3r1", "1c1"])
+@pytest.mark.parametrize("name_of_design", [*NAMES, "6c3", "8c3r1", "1c1"])
 @pytest.mark.parametrize("capacity", [10, 1_000_000, 4_000_000_000])
 def test_the_index_agrees_with_brute_force(make, name_of_design, capacity):
     rule = relation(design(name_of_design))
@@ -261,7 +261,7 @@ def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
     """The Redis index against the memory one, which is small enough to be read."""
     random, clock = Random(seed), Clock()
     bands = random.choice([0, 2])
-    rule = relation(design(random.choice([*DESIGNS])), random.choice([3, 6, 12]), bands=bands)
+    rule = relation(design(random.choice([*NAMES])), random.choice([3, 6, 12]), bands=bands)
     kept = Retention(random.choice([None, 500]), random.choice([None, 40]))
     ours = open_index(client, f"agree-{seed}", {}, rule, random.choice([50, 10**6]), kept, clock)
     model = MemoryIndex(ours.spec, kept, clock)

@@ -17,8 +17,9 @@ from simhash.errors import ProfileError
 from simhash.features import CharacterGrams, ScriptRuns, Words, normalise
 from simhash.fingerprint import fingerprint
 from simhash.keywords import Keywords
-from simhash.profiles import DEFAULT, PROFILES, Profile, Signature, Weights, profile
-from simhash.shingles import TokenShingles, gram_hashes, token_hashes
+from simhash.profiles import DEFAULT, PROFILES, SEGMENTED, Profile, Signature, Weights, profile
+from simhash.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
+from simhash.sketch import MinHashSketch
 
 any_text = st.text(
     st.one_of(
@@ -27,6 +28,7 @@ any_text = st.text(
     )
 )
 LOW = replace(DEFAULT, min_features=1)
+LOW_SEGMENTED = replace(SEGMENTED, min_features=1)
 ENGLISH = "the committee met on tuesday and decided to postpone the vote until the report is published " * 5
 CHINESE = "委员会在星期二开会，决定把表决推迟到报告发表之后。" * 12
 
@@ -47,48 +49,105 @@ def naive_tokens(text: str) -> list[str]:
     return tokens
 
 
+def naive_mix(value: int) -> int:
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD % 2**64
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 % 2**64
+    return value ^ value >> 33
+
+
+def naive_hash(*values: int) -> int:
+    """Hash of the n-gram of some tokens' hashes."""
+    return naive_mix(sum(value * int(m) for value, m in zip(values, MULTIPLIERS, strict=False)) % 2**64)
+
+
 def naive_gram_hash(tokens: list[str]) -> int:
-    value = 0
-    for token in tokens:
-        value = (value * 0x9E3779B97F4A7C15 + xxhash.xxh3_64_intdigest(token.encode())) % 2**64
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
-    return value ^ value >> 31
+    return naive_hash(*(xxhash.xxh3_64_intdigest(token.encode()) for token in tokens))
 
 
-def naive_signature(text: str) -> tuple[int | None, int | None, int]:
-    """The default's recipe with every step spelled out, without its limit of 64 features."""
+def naive_grams(tokens: list[str]) -> set[int]:
+    n = min(5, len(tokens))
+    return {naive_gram_hash(tokens[i : i + n]) for i in range(len(tokens) - n + 1)} if tokens else set()
+
+
+def naive_segmented(text: str) -> tuple[int | None, int | None, int]:
+    """The segmented recipe with every step spelled out, without its limit of 64 features."""
     features = [feature for part in ScriptRuns()(normalise(text)) for feature in part]
     gate = fingerprint({feature: min(count, 16.0) for feature, count in Counter(features).items()})
-    tokens = naive_tokens(text)
-    n = min(5, len(tokens))
-    grams = {naive_gram_hash(tokens[i : i + n]) for i in range(len(tokens) - n + 1)} if tokens else set()
-    by_number = hashes.of_callable(int, 64)
-    verifier = fingerprint({str(gram): 1.0 for gram in grams}, by_number)
+    grams = naive_grams(naive_tokens(text))
+    verifier = fingerprint({str(gram): 1.0 for gram in grams}, hashes.of_callable(int, 64))
     return (None, None, len(features)) if verifier is None else (gate, verifier, len(features))
+
+
+def naive_pairs(tokens: list[str]) -> list[int]:
+    """The default's features: words, and pairs of neighbours of unspaced scripts."""
+    unspaced = segment.HAN | segment.KANA | segment.HANGUL | segment.UNSPACED
+    flags = [bool(int(segment.kinds_table()[ord(token[0])]) & unspaced) for token in tokens]
+    features = []
+    for i, token in enumerate(tokens):
+        if flags[i] and i + 1 < len(tokens) and flags[i + 1]:
+            features.append(naive_gram_hash([token, tokens[i + 1]]))
+        elif not (flags[i] and i and flags[i - 1]):
+            features.append(naive_gram_hash([token]))
+    return features
+
+
+def naive_sketch(grams: set[int]) -> int:
+    """128 bits of one-permutation MinHash and three band keys."""
+    bins: list[int | None] = [None] * 128
+    for gram in grams:
+        bin_, value = gram >> 57, gram & (1 << 57) - 1
+        bins[bin_] = value if bins[bin_] is None else min(value, bins[bin_])
+    sketch = 0
+    for b in range(128):
+        donors = (naive_mix((1024 * b + a) * 0x9E3779B97F4A7C15 % 2**64) % 128 for a in range(1, 1025))
+        asked = [b, *donors]
+        minimum = next((bins[bin_] for bin_ in asked if bins[bin_] is not None), 0)
+        sketch = sketch << 1 | minimum >> b % 32 & 1
+    groups = [min((v for v in bins[8 * q : 8 * q + 8] if v is not None), default=2**64 - 1) for q in range(16)]
+    for band in range(3):
+        rows = groups[4 * band : 4 * band + 4]
+        sketch = sketch << 32 | (naive_hash(*rows) >> 32 if min(rows) < 2**64 - 1 else 0)
+    return sketch
+
+
+def naive_default(text: str) -> tuple[int | None, int | None, int]:
+    """The default recipe with every step spelled out, without its limit of 10 features."""
+    tokens = naive_tokens(text)
+    features = naive_pairs(tokens)
+    if not features:
+        return None, None, 0
+    bag = {str(feature): min(count, 8.0) for feature, count in Counter(features).items()}
+    gate = fingerprint(bag, hashes.of_callable(int, 64))
+    return gate, naive_sketch(naive_grams(tokens)), len(features)
 
 
 @given(any_text)
 def test_the_default_signature_is_the_naive_one(text: str) -> None:
     signature = LOW.signature(text, b"")
-    assert (signature.fingerprint, signature.verifier, signature.features) == naive_signature(text)
+    assert (signature.fingerprint, signature.verifier, signature.features) == naive_default(text)
 
 
-@pytest.mark.parametrize("text", [ENGLISH, CHINESE, ENGLISH + CHINESE, "カタカナ と 漢字 " * 20, "가나다 라마 " * 40])
-def test_the_default_signature_of_pages_is_the_naive_one(text: str) -> None:
-    signature = DEFAULT.signature(text, b"")
-    assert (signature.fingerprint, signature.verifier, signature.features) == naive_signature(text)
-    assert signature.fingerprint is not None
+@given(any_text)
+def test_the_segmented_signature_is_the_naive_one(text: str) -> None:
+    signature = LOW_SEGMENTED.signature(text, b"")
+    assert (signature.fingerprint, signature.verifier, signature.features) == naive_segmented(text)
+
+
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE, ENGLISH + CHINESE, "カタカナ と 漢字・ " * 20, "가나다 라마 " * 40])
+def test_signatures_of_pages_are_the_naive_ones(text: str) -> None:
+    default, segmented = LOW.signature(text, b""), LOW_SEGMENTED.signature(text, b"")
+    assert (default.fingerprint, default.verifier, default.features) == naive_default(text)
+    assert (segmented.fingerprint, segmented.verifier, segmented.features) == naive_segmented(text)
 
 
 @given(any_text)
 def test_the_verifiers_tokens_are_those_of_a_loop_over_the_characters(text: str) -> None:
     piece = segment.Piece(normalise(text))
     expected = [xxhash.xxh3_64_intdigest(token.encode()) for token in naive_tokens(text)]
-    assert token_hashes(piece).tolist() == expected
+    assert tokens_of(piece).hashes.tolist() == expected
 
 
-@given(st.lists(st.text("ab", min_size=1, max_size=2), max_size=12), st.integers(1, 6))
+@given(st.lists(st.text("ab", min_size=1, max_size=2), max_size=12), st.integers(1, 5))
 def test_the_hash_of_an_n_gram_is_as_specified(tokens: list[str], n: int) -> None:
     hashed = hashes.named("xxh3_64").words(tokens)
     length = min(n, len(tokens))
@@ -102,11 +161,11 @@ def test_the_hash_of_an_n_gram_is_as_specified(tokens: list[str], n: int) -> Non
 )
 def test_a_long_page_gives_the_same_in_pieces_of_any_size(parts: list[str], size: int) -> None:
     text = "".join(parts)
-    whole = LOW.signature(text, b"raw")
+    whole = LOW.signature(text, b"raw"), LOW_SEGMENTED.signature(text, b"raw")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment, "PIECE_CHARACTERS", size)
         patch.setattr("simhash.features.PIECE_CHARACTERS", size)
-        assert LOW.signature(text, b"raw") == whole
+        assert (LOW.signature(text, b"raw"), LOW_SEGMENTED.signature(text, b"raw")) == whole
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -136,23 +195,27 @@ def test_another_process_gives_the_same_signature(name: str) -> None:
 
 
 def test_the_default_does_not_care_for_the_order_of_words() -> None:
-    words = [*ENGLISH.split(), "北京", "清华大学"]
+    words = [*ENGLISH.split(), "北京", "and", "清华大学"]
     turned = " ".join(reversed(words))
     straight = " ".join(words)
     assert DEFAULT.signature(straight, b"").fingerprint == DEFAULT.signature(turned, b"").fingerprint
     assert DEFAULT.signature(straight, b"").verifier != DEFAULT.signature(turned, b"").verifier
 
 
-def test_counts_are_capped_at_16() -> None:
-    few, many = (LOW.signature("banana " * n + "apple " * 17, b"").fingerprint for n in (16, 400))
+@pytest.mark.parametrize(("low", "cap"), [(LOW, 8), (LOW_SEGMENTED, 16)])
+def test_counts_are_capped(low: Profile, cap: int) -> None:
+    few, many = (low.signature("banana " * n + "apple " * 17, b"").fingerprint for n in (cap, 400))
     assert few == many
-    assert few == fingerprint({"banana": 1.0, "apple": 1.0})
 
 
-@pytest.mark.parametrize(("features", "near"), [(63, False), (64, True)])
-def test_below_64_features_there_is_only_the_digest(features: int, near: bool) -> None:
-    signature = DEFAULT.signature("word " * features, b"")
-    assert signature.features == features
+@pytest.mark.parametrize(("recipe", "least"), [(DEFAULT, 10), (SEGMENTED, 64)])
+@pytest.mark.parametrize("near", [False, True])
+def test_below_the_least_number_of_different_features_there_is_only_the_digest(
+    recipe: Profile, least: int, near: bool
+) -> None:
+    words = [f"word{n}" for n in range(least - 1 + near)]
+    signature = recipe.signature(" ".join([*words, words[0]]), b"")
+    assert signature.features == len(words) + 1
     assert (signature.fingerprint is not None) is near
     assert (signature.verifier is not None) is near
     assert signature.digest.startswith("text:")
@@ -171,7 +234,7 @@ def test_a_text_without_keywords_has_no_fingerprint(name: str, text: str) -> Non
 
 
 def test_a_text_without_tokens_for_the_verifier_has_no_fingerprint() -> None:
-    grams = replace(LOW, features=CharacterGrams(2))
+    grams = replace(LOW_SEGMENTED, features=CharacterGrams(2))
     assert grams.signature("!!! ??? ...", b"").fingerprint is None
     assert grams.signature("!!! a ???", b"").fingerprint is not None
 
@@ -213,7 +276,7 @@ def test_html_goes_through_the_profiles_extractor(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_bag_is_fingerprinted_with_the_profiles_hash_and_width() -> None:
-    wide = replace(DEFAULT, hash="sha1", bits=128, reach=12)
+    wide = replace(SEGMENTED, hash="sha1", bits=128, reach=12)
     assert wide.fingerprint_of_bag({"a": 1.5, "b": 2.0}) == fingerprint({"a": 1.5, "b": 2.0}, "sha1", 128)
     assert wide.fingerprint_of_bag({}) is None
 
@@ -248,14 +311,15 @@ def test_a_recipe_survives_json_and_tells_profiles_apart(name: str) -> None:
     [
         {"version": 2},
         {"bits": 32},
-        {"hash": "xxh3_128"},
+        {"hash": "xxh3_128", "features": Words()},
         {"features": Words()},
         {"features": Words(2)},
         {"weights": Weights("count", cap=17)},
         {"verifier": TokenShingles(4)},
+        {"verifier": MinHashSketch(bands=2)},
         {"verifier_reach": 13},
         {"reach": 7},
-        {"min_features": 63},
+        {"min_features": 11},
         {"normalisation": "none"},
         {"extractor": "trafilatura"},
     ],
@@ -270,8 +334,9 @@ def test_any_change_shows_in_the_recipe(change: dict[str, object]) -> None:
         ({"bits": 7}, "8 to 256"),
         ({"bits": 257}, "8 to 256"),
         ({"hash": "crc32"}, "crc32 has 32 bits"),
+        ({"hash": "fnv1a_64"}, "hashes of xxh3_64"),
         ({"hash": "nothing"}, "no hash is named"),
-        ({"k": 7}, r"k \(7\) <= reach \(6\)"),
+        ({"k": 13}, r"k \(13\) <= reach \(12\)"),
         ({"k": -1}, r"0 <= k \(-1\)"),
         ({"reach": 64}, "64"),
         ({"zero_sum": 2}, "0 or 1, not 2"),
@@ -292,10 +357,30 @@ def test_weights_that_cannot_be_are_refused() -> None:
         Weights(cap=0)
     with pytest.raises(ProfileError, match="no such weights"):
         Weights("idf")  # type: ignore[arg-type]
-    with pytest.raises(ProfileError, match="at least 1, not 0"):
+    with pytest.raises(ProfileError, match="1 to 5 tokens, not 0"):
         TokenShingles(0)
 
 
+@pytest.mark.parametrize("change", [{"bins": 100}, {"bins": 4}, {"n": 6}, {"rows": 0}, {"bands": 5}])
+def test_a_sketch_that_cannot_be_is_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ProfileError):
+        MinHashSketch(**change)
+
+
+@given(st.integers(0, 40), st.integers(1, 200))
+def test_the_verifiers_distance_follows_the_jaccard_similarity(seed: int, shared: int) -> None:
+    """A bit differs with probability (1 - J) / 2; five standard deviations are allowed for."""
+    random = np.random.default_rng(seed)
+    a, b, both = (random.integers(0, 2**64, size, dtype=np.uint64) for size in (300, 300, 20 * shared))
+    sketch = MinHashSketch()
+    one, other = (sketch.of_minima(sketch.minima(np.concatenate((both, x)))) for x in (a, b))
+    assert one is not None
+    assert other is not None
+    apart = ((one ^ other) >> 96).bit_count()
+    expected = 128 * (1 - len(both) / (len(both) + 600)) / 2
+    assert abs(apart - expected) < 5 * 128**0.5 / 2 + 1
+
+
 def test_a_profile_without_that_name_is_refused() -> None:
-    with pytest.raises(ProfileError, match=r"'best'.*default, jieba-keywords"):
+    with pytest.raises(ProfileError, match=r"'best'.*default, segmented, jieba-keywords"):
         profile("best")

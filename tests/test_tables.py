@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import DesignError
-from simhash.tables import DESIGNS, Block, Table, choose, cut, described, design, guaranteed, nested
+from simhash.tables import NAMES as KNOWN
+from simhash.tables import Block, Table, choose, cut, described, design, guaranteed, nested
 
-NAMES = [*DESIGNS, "5c1", "7c3", "3x5", "8c3r1", "4c2r1", "2(4c3)", "2(2c1)"]
+NAMES = [*KNOWN, "5c1", "7c3", "3x5", "8c3r1", "4c2r1", "2(4c3)", "2(2c1)"]
 
 
 def designs(bits: int = 64):
@@ -21,7 +22,10 @@ def designs(bits: int = 64):
     [
         ("4", 4, 3, {16}),
         ("6", 6, 3, {21, 22}),
+        ("8", 8, 3, {24}),
         ("10", 10, 3, {25, 26}),
+        ("11", 11, 3, {28, 29, 30}),
+        ("14", 14, 3, {32}),
         ("16", 16, 3, {28}),
         ("20", 20, 3, {31, 32, 33}),
         ("15", 15, 4, {20, 21, 22}),

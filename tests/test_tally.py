@@ -43,7 +43,7 @@ def test_wide_hashes_are_counted_as_rows(pieces: list[list[tuple[int, int]]], li
     assert dict(zip(rows, numbers.tolist(), strict=True)) == Counter(row for piece in pieces for row in piece)
 
 
-@given(pieces_of_hashes, limits, st.integers(1, 6))
+@given(pieces_of_hashes, limits, st.integers(1, 5))
 def test_n_grams_reach_over_the_seams_of_pieces(pieces: list[list[int]], limit: int, n: int) -> None:
     grams = GramSet(n)
     with pytest.MonkeyPatch.context() as patch:

@@ -18,6 +18,7 @@ from simhash.extract import extract_text
 from simhash.index import Answer, Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.profiles import Profile, Signature
 from simhash.profiles import profile as find_profile
+from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records import Page, RawRecord, Source
 from worker.verdict import Match, Verdict, source_fields
@@ -86,7 +87,8 @@ def prepare(record: RawRecord, recipe: Recipe) -> Prepared | Rejected:
 
 def rejected(source: Source, error: PageError) -> Rejected:
     """The rejection that an error means."""
-    return Rejected(source, error.stage, type(error).__name__, str(error))
+    message = str(error).encode("utf-8", "replace").decode()  # it may quote the page
+    return Rejected(source, error.stage, type(error).__name__, message)
 
 
 def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
@@ -162,7 +164,7 @@ def _verdict(page: Prepared, answer: Answer, profile: Profile) -> Verdict:
         verdict="unique" if isinstance(decision, Unique) else "duplicate",
         match=_match(page, decision) if isinstance(decision, Duplicate) else None,
         fingerprint=_hex(signature.fingerprint, profile.bits),
-        verifier=_hex(signature.verifier, 64),
+        verifier=_hex(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
         digest=signature.digest,
         features=signature.features,
         profile=f"{profile.name}/{profile.version}",

@@ -20,8 +20,8 @@ from worker.settings import Settings, masked_url
 
 log = logging.getLogger(__name__)
 
-SMALL_INDEX_DOCUMENTS = 2_000_000
-"""Up to here 4 tables are cheaper than 10 and find more; above, their 16-bit prefixes meet too many candidates."""
+SMALL_INDEX_DOCUMENTS = 10_000_000
+"""Up to here the 6 tables are cheapest; above, their prefixes of 21 bits meet too many candidates."""
 RETRIES = 2
 
 
@@ -45,7 +45,7 @@ def configured_design(settings: Settings, profile: Profile) -> Design:
     """
     name = settings.design
     if name == "auto":
-        name = "4" if settings.documents <= SMALL_INDEX_DOCUMENTS else "10"
+        name = "6" if settings.documents <= SMALL_INDEX_DOCUMENTS else "14"
     try:
         design = find_design(name, profile.bits)
     except DesignError as error:
@@ -71,7 +71,9 @@ def connect(settings: Settings) -> redis.Redis:
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
         )
     except ValueError as error:
-        raise SettingsError(f"redis_url: {masked_url(url)}: {error}") from error
+        # Its text may quote a part of the password, where that holds a character that ends it.
+        advice = "write / : @ # and ? in a password as %2F %3A %40 %23 and %3F"
+        raise SettingsError(f"redis_url: {masked_url(url)} is not a URL that can be used; {advice}") from error
 
 
 def connected_index(settings: Settings, profile: Profile, client: redis.Redis | None = None) -> RedisIndex:
@@ -81,7 +83,8 @@ def connected_index(settings: Settings, profile: Profile, client: redis.Redis | 
         SettingsError, IndexFault: see `simhash.index.redis.open_index`.
     """
     client = client or connect(settings)
-    relation = Relation(configured_design(settings, profile), profile.reach, profile.verifier_reach)
+    design = configured_design(settings, profile)
+    relation = Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
     index = open_index(
         client,
         settings.index_name,

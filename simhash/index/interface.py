@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from simhash.errors import DesignError, WidthError
+from simhash.sketch import BAND_BITS
 from simhash.tables import Design
 
 FORMAT = 1
 """Version of the stored layout; an index of another format is refused."""
-BAND_BITS = 32
 
 
 class Partition(NamedTuple):

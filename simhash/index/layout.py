@@ -25,16 +25,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from simhash.index.interface import (
-    BAND_BITS,
-    Answer,
-    Duplicate,
-    Entry,
-    IndexSpec,
-    Partition,
-    Record,
-    Unique,
-)
+from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
+from simhash.sketch import BAND_BITS
 from simhash.tables import Table
 
 OBSERVATION_BYTES = 16
