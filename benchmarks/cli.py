@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import index, machine
+from benchmarks import index, loop, machine
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
 
+Benchmark = Callable[[Report, bool, Path, Path], None]
+"""Called with the report, whether to be quick, a scratch directory and the file of pages."""
+
+
+def _loop(report: Report, quick: bool, scratch: Path, pages: Path) -> None:
+    loop.run(report, loop.QUICK if quick else loop.Sizes(), scratch, pages)
+
+
+def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    index.run(report, index.QUICK if quick else index.Sizes(), scratch)
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {"loop": _loop, "index": _index}
+
+
 @click.command()
-@click.option("--only", type=click.Choice(["index"]), multiple=True, help="run only this benchmark (repeatable)")
-@click.option("--quick", is_flag=True, help="small sizes, under a minute: to see that all works, not to quote")
-@click.option("--pages", type=click.Path(path_type=Path, exists=True, dir_okay=False), default=SAMPLE, help="pages to measure with, as JSONL, plain or .zst")
+@click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="run only this one (repeatable)")
+@click.option("--quick", is_flag=True, help="small sizes, about a minute: to see that all works, not to quote")
+@click.option(
+    "--pages",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=SAMPLE,
+    help="pages to measure with: JSONL, plain or .zst [default: the bundled sample]",
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here")
 def main(only: tuple[str, ...], quick: bool, pages: Path, json_path: Path | None) -> None:
-    """Measure speed and memory beside limits and peers, all in this run."""
+    """Measure speed and memory beside limits and peers, all in this run.
+
+    Each figure stands with its spread over the runs and with the load of the machine: on a busy machine compare the
+    processor times, not the rates. In full it takes about a quarter of an hour, most of it to fill the indexes.
+    """
     report = Report(Console())
-    for line in machine.lines(machine.description()):
+    described = machine.description()
+    for line in machine.lines(described):
         report.console.print(line, highlight=False, soft_wrap=True)
-    with tempfile.TemporaryDirectory(prefix="simhash-dedup-bench-") as scratch:
-        index.run(report, index.QUICK if quick else index.Sizes(), Path(scratch))
+    for name in only or BENCHMARKS:
+        with tempfile.TemporaryDirectory(prefix="simhash-dedup-bench-") as scratch:
+            BENCHMARKS[name](report, quick, Path(scratch), pages)
     report.summary()
     if json_path:
-        json_path.write_bytes(msgspec.json.format(msgspec.json.encode(report.as_json())) + b"\n")
+        found = {"machine": described, "quick": quick, "pages": pages.name} | report.as_json()
+        json_path.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")

@@ -1,0 +1,206 @@
+"""Pages end to end, through Kafka and through files, against fingerprinting alone.
+
+"Alone" is the worker's own `prepare` in one process over records in memory: no Kafka, no index, no verdicts. The Kafka
+worker is one process of `simhash-dedup run` (it keeps one child for fingerprinting) on this machine's real broker and
+Redis; a file run has one fingerprinting process as well. Rates leave out the start: they begin with the first tenth.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from benchmarks.meter import Stopwatch, tree_cpu_seconds
+from benchmarks.report import Ratio, Report
+from benchmarks.samples import page_values, raw_records, read_pages
+from deploy.local.brokers import KafkaServer
+from deploy.local.stores import RedisServer
+from worker.consumer import recipe
+from worker.judge import prepare
+from worker.kafka import ensure_topics
+from worker.kafka.topics import plans
+from worker.settings import PREFIX, Settings
+from worker.stores import configured_profile
+
+NAME = "loop"
+ROOT = Path(__file__).parents[1]
+STARTED = 0.1
+"""Share of the pages after which a run counts as warm."""
+PATIENCE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many pages a run has, and how many runs there are."""
+
+    pages: int = 4_000
+    runs: int = 3
+
+
+QUICK = Sizes(pages=600, runs=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Pages a second, and microseconds of processor time a page where it was taken (all of the worker's processes)."""
+
+    rate: float
+    cpu: float | None = None
+
+
+def run(report: Report, sizes: Sizes, directory: Path, sample: Path) -> None:
+    """Measure in turn, so that what others do on the machine meets all three alike."""
+    pages = read_pages(sample)
+    report.heading("loop: Kafka and files against fingerprinting alone")
+    repeated = f", the sample's {len(pages):,} over and over under changed URLs" if sizes.pages > len(pages) else ""
+    report.progress(f"{sizes.pages:,} pages a run{repeated}")
+    alone: list[Run] = []
+    kafka: list[Run] = []
+    files: list[Run] = []
+    with _servers(directory) as (broker, store):
+        for number in range(sizes.runs):
+            alone.append(_alone(pages, sizes.pages))
+            kafka.append(_through_kafka(pages, sizes.pages, broker, store, number))
+            alone.append(_alone(pages, sizes.pages))
+            files.append(_through_files(pages, sizes.pages, directory))
+    _report(report, alone, kafka, files)
+
+
+def _report(report: Report, alone: Sequence[Run], kafka: Sequence[Run], files: Sequence[Run]) -> None:
+    rates = {}
+    for label, runs in (("fingerprinting alone", alone), ("through Kafka", kafka), ("through files", files)):
+        rates[label] = report.figure(NAME, label, "pages/s", [r.rate for r in runs])
+        if cpu := [r.cpu for r in runs if r.cpu is not None]:
+            report.figure(NAME, f"{label}, its processes", "us/page", cpu, "processor time")
+    for label in ("through Kafka", "through files"):
+        share = rates[label] / rates["fingerprinting alone"]
+        report.ratio(Ratio(NAME, f"{label}, of fingerprinting alone", share, "%", ">=", 0.8))
+
+
+def _alone(pages: list[dict[str, str]], count: int) -> Run:
+    settings = Settings(metrics_address="")
+    wanted = recipe(settings, configured_profile(settings))
+    records = raw_records(pages, count)
+    start = int(count * STARTED)
+    for record in records[:start]:
+        prepare(record, wanted)
+    watch = Stopwatch()
+    for record in records[start:]:
+        prepare(record, wanted)
+    return Run((count - start) / watch.wall, 1e6 * watch.cpu / (count - start))
+
+
+# Kafka -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _servers(directory: Path) -> Iterator[tuple[KafkaServer, RedisServer]]:
+    store = RedisServer(directory / "redis", dies_with_parent=True)
+    broker = KafkaServer(directory / "kafka", dies_with_parent=True)
+    try:
+        store.start()
+        broker.start()
+        yield broker, store
+    finally:
+        broker.kill()
+        store.kill()
+
+
+def _through_kafka(
+    pages: list[dict[str, str]], count: int, broker: KafkaServer, store: RedisServer, number: int
+) -> Run:
+    name = f"bench{number}"
+    settings = Settings(
+        bootstrap_servers=broker.bootstrap_servers,
+        redis_url=store.url,
+        input_topic=f"{name}.pages",
+        verdict_topic=f"{name}.verdicts",
+        dead_letter_topic=f"{name}.dlq",
+        group_id=name,
+        index_name=name,
+        metrics_address="",
+    )
+    list(ensure_topics(settings, plans(settings, partitions=1), replication=1, dry_run=False))
+    _send(settings, page_values(pages, count))
+    with _worker(settings) as pid:
+        times, cpu = _watch_verdicts(settings, count, pid)
+    start = int(count * STARTED)
+    return Run((count - start) / (times[-1] - times[start]), 1e6 * cpu / (count - start))
+
+
+def _send(settings: Settings, values: Iterator[tuple[bytes, bytes]]) -> None:
+    producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20, batch_size=256 << 10)
+    for key, value in values:
+        producer.send(settings.input_topic, key=key, value=value)
+    producer.flush()
+    producer.close()
+
+
+@contextmanager
+def _worker(settings: Settings) -> Iterator[int]:
+    """A worker process with these settings, ended in order; gives its number."""
+    given = settings.model_dump(exclude_unset=True) | {"redis_url": settings.redis_url.get_secret_value()}
+    environment = _environment() | {PREFIX + name.upper(): str(value) for name, value in given.items()}
+    process = subprocess.Popen([sys.executable, "-m", "worker", "run", "--log-level", "error"], env=environment, cwd=ROOT)
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _watch_verdicts(settings: Settings, count: int, pid: int) -> tuple[list[float], float]:
+    """When each verdict or dead letter was written (seconds, by the worker's clock), and the processor seconds that the
+    worker spent from the first tenth on."""
+    consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed")
+    topics = (settings.verdict_topic, settings.dead_letter_topic)
+    partitions = [TopicPartition(topic, 0) for topic in topics]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    times: list[float] = []
+    spent_before: float | None = None
+    end = time.monotonic() + PATIENCE_SECONDS
+    try:
+        while len(times) < count:
+            for rows in consumer.poll(200, max_records=2000).values():
+                times += [row.timestamp / 1000 for row in rows]
+            if spent_before is None and len(times) >= count * STARTED:
+                spent_before = sum(tree_cpu_seconds(pid).values())
+            if time.monotonic() > end:
+                raise TimeoutError(f"{len(times)} of {count} pages were answered in {PATIENCE_SECONDS:.0f} s")
+    finally:
+        consumer.close()
+    return sorted(times), sum(tree_cpu_seconds(pid).values()) - (spent_before or 0.0)
+
+
+# Files -----------------------------------------------------------------------------------------------------------
+
+
+def _through_files(pages: list[dict[str, str]], count: int, directory: Path) -> Run:
+    source = directory / "pages.jsonl"
+    source.write_bytes(b"".join(value + b"\n" for _, value in page_values(pages, count)))
+    rejected = directory / "rejected.jsonl"
+    command = [sys.executable, "-m", "worker", "file", str(source), "--out", "-", "--rejected-out", str(rejected)]
+    times: list[float] = []
+    with subprocess.Popen(
+        [*command, "--processes", "1", "--quiet"], env=_environment(), cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
+        for _ in process.stdout or ():
+            times.append(time.perf_counter())
+    if process.returncode or not times:
+        raise RuntimeError(f"the file run ended with {process.returncode} after {len(times)} verdicts")
+    start = int(len(times) * STARTED)
+    return Run((len(times) - start) / (times[-1] - times[start]))
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment without settings of the pipeline."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
