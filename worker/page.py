@@ -11,8 +11,7 @@ import binascii
 import json
 import re
 from base64 import b64decode
-from email.message import Message
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 import msgspec
 import xxhash
@@ -23,7 +22,10 @@ from worker.records import Page, Source
 PageFormat = Literal["json", "html"]
 MAX_FETCHED_AT_BYTES = 64
 MAX_ID_BYTES = 1024
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';,]{1,40})""", re.IGNORECASE)
 
 
 class Limits(NamedTuple):
@@ -48,6 +50,11 @@ class _Wire(msgspec.Struct, frozen=True):
 
 _decoder = msgspec.json.Decoder(_Wire)
 _CONTENT = ("html", "text", "html_base64")
+
+
+def largest_record(largest_page: int) -> int:
+    """The most bytes a JSON record can need for a page: escapes lengthen it up to six times ("\\u0041")."""
+    return 6 * largest_page + (1 << 20)
 
 
 def observation(source: Source, key: bytes | None, value: bytes) -> bytes:
@@ -96,10 +103,9 @@ def _from_raw(key: bytes | None, value: bytes) -> Page:
 
 
 def _from_json(value: bytes, limits: Limits) -> Page:
-    # Escapes make JSON longer than the page in it, up to six times ("\\u0041"); past that, do not even parse.
-    if len(value) > 6 * limits.page + (1 << 20):
+    if len(value) > largest_record(limits.page):  # do not even parse it
         raise _refused(f"the record has {len(value):,} bytes, far more than max_page_bytes = {limits.page:,}")
-    wire = _parse(value)
+    wire = _parse(value.removeprefix(_BYTE_ORDER_MARK))
     given = [name for name in _CONTENT if getattr(wire, name) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
@@ -107,7 +113,7 @@ def _from_json(value: bytes, limits: Limits) -> Page:
     content: str | bytes = getattr(wire, given[0])
     if given[0] == "html_base64":
         content = _from_base64(content)
-    charset = wire.charset or _charset_of(wire.content_type)
+    charset = wire.charset or charset_of(wire.content_type)
     return Page(wire.url, content, given[0] != "text", charset, wire.id, wire.fetched_at)
 
 
@@ -116,10 +122,8 @@ def _parse(value: bytes) -> _Wire:
         return _decoder.decode(value)
     except msgspec.ValidationError as error:
         raise _refused(f"not a page: {error}") from error
-    except UnicodeDecodeError as error:
-        raise _refused(f"not UTF-8: byte {error.start} of a string is {error.object[error.start]:#04x}") from error
-    except msgspec.DecodeError as error:
-        raise _refused(f"not JSON: {_why_not_json(value, str(error))}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _refused(_why_not_json(value, str(error))) from error
     except RecursionError as error:
         raise _refused("not a page: JSON nested too deeply") from error
 
@@ -127,16 +131,29 @@ def _parse(value: bytes) -> _Wire:
 def _why_not_json(value: bytes, first: str) -> str:
     """What is wrong, with its place: the fast parser's words are terse, and it takes lone surrogates for truncation."""
     if not value.strip():
-        return "the value is empty"
+        return "not JSON: the value is empty"
     try:
-        json.loads(value)
+        parsed = json.loads(value.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        return f"byte {error.start} is not UTF-8"
+        return f"not UTF-8: byte {error.start} of {len(value)} is {value[error.start]:#04x}"
     except json.JSONDecodeError as error:
-        return f"{error.msg} at character {error.pos}"
-    except (RecursionError, ValueError):
-        return first
-    return "a string holds a lone surrogate (\\ud800 to \\udfff), which is no character"
+        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}"
+    except (RecursionError, ValueError) as error:
+        return f"not JSON: {str(error) or first}"
+    return _lone_surrogate(parsed) or f"not JSON: {first}"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _lone_surrogate(parsed: object) -> str | None:
+    for name, text in parsed.items() if isinstance(parsed, dict) else ():
+        found = _SURROGATE.search(text) if isinstance(text, str) else None
+        if found:
+            code, where = ord(found[0]), found.start()
+            return f"not a page: {name!r:.60} has a lone surrogate, U+{code:04X}, at character {where} of {len(text)}"
+    return None
 
 
 def _from_base64(content: str | bytes) -> bytes:
@@ -146,12 +163,10 @@ def _from_base64(content: str | bytes) -> bytes:
         raise _refused(f"html_base64 is not base64: {error}") from error
 
 
-def _charset_of(content_type: str | None) -> str | None:
-    if not content_type or "charset" not in content_type.lower():
-        return None
-    message = Message()
-    message["content-type"] = _CONTROL.sub(" ", content_type[:1024])
-    return message.get_content_charset()
+def charset_of(content_type: str | None) -> str | None:
+    """The charset that a Content-Type declares."""
+    found = _CHARSET.search(content_type[:1024]) if content_type else None
+    return found[1] if found else None
 
 
 def _check_url(url: str, limits: Limits) -> None:
@@ -159,6 +174,8 @@ def _check_url(url: str, limits: Limits) -> None:
         raise _refused("url is empty")
     if (size := _utf8_length(url)) > limits.url:
         raise _refused(f"url has {size:,} bytes, more than max_url_bytes = {limits.url:,}")
+    if found := _CONTROL.search(url):
+        raise _refused(f"url has a control character, U+{ord(found[0]):04X}, at character {found.start()}")
 
 
 def _check_short(name: str, text: str | None, limit: int) -> None:
