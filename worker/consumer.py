@@ -93,7 +93,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
         if stopping.is_set():
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        log.info("%s: finishing the batch under way", signal.Signals(number).name)
+        log.info("%s: stopping", signal.Signals(number).name)
         stopping.set()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

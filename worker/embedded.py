@@ -25,6 +25,8 @@ from worker.errors import SettingsError
 
 START_SECONDS = 60.0
 """A kept index is loaded at start, at about a million documents in 5 s."""
+LOCK_SECONDS = 2.0
+"""A killed run's server ends at once, but not in no time."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -35,7 +37,7 @@ def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
     Raises:
         SettingsError: the state directory is another run's, or the server does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="simhash-dedup-") as scratch, _locked(state):
+    with tempfile.TemporaryDirectory(prefix="simhash-dedup-") as scratch, _locked(state) as lock:
         socket = Path(scratch) / "redis.sock"
         log = Path(scratch) / "redis.log"
         server = subprocess.Popen(
@@ -44,6 +46,7 @@ def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us; we end it when our work is done
             preexec_fn=_end_with_parent,
+            pass_fds=lock,  # while a killed run's server still writes, its directory is not free
         )
         try:
             client = redis.Redis(unix_socket_path=str(socket))
@@ -79,20 +82,33 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _locked(state: Path | None) -> Iterator[None]:
+def _locked(state: Path | None) -> Iterator[tuple[int, ...]]:
+    """Hold a lock on the directory, as the file descriptor that has it; nothing without a directory."""
     if state is None:
-        yield
+        yield ()
         return
-    state.mkdir(parents=True, exist_ok=True)
-    lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"--state: {state} is in use by another run") from None
-        yield
+        state.mkdir(parents=True, exist_ok=True)
+        lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise SettingsError(f"--state: cannot use {state}: {error.strerror}") from error
+    try:
+        _lock(lock, state)
+        yield (lock,)
     finally:
         os.close(lock)
+
+
+def _lock(lock: int, state: Path) -> None:
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise SettingsError(f"--state: {state} is in use by another run") from None
+            time.sleep(0.05)
 
 
 def _wait(client: redis.Redis, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -106,5 +122,3 @@ def _wait(client: redis.Redis, server: subprocess.Popen[bytes], log: Path) -> No
                 tail = log.read_text(errors="replace")[-500:]
                 raise SettingsError(f"the embedded Redis does not start: {tail}") from None
             time.sleep(0.02)
-
-

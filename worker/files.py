@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -20,12 +20,16 @@ from simhash.index import Index
 from simhash.profiles import Profile
 from worker.errors import InputError
 from worker.fingerprinters import Fingerprinters, Outcome, Pending
-from worker.inputs import Input, Record
+from worker.inputs import Input
 from worker.judge import Judged, Prepared, Rejected, judge
+from worker.reading import Item, Reader
 from worker.records import RawRecord, Source
 from worker.verdict import Verdict, encode
 
 BATCH_RECORDS = 128
+BATCH_BYTES = 8 << 20
+POLL_SECONDS = 0.2
+STANDARD_OUTPUT = 1
 EXAMPLES = 3
 LARGEST_KEPT_VALUE = 1 << 20
 """A rejected record's bytes are written out up to here; of a longer one, its size and digest."""
@@ -77,36 +81,63 @@ class Summary:
         return values | {"pages_per_second": round(self.pages_per_second, 1)}
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where a run writes; `verdicts` None: standard output. Others are not written when None."""
+
+    verdicts: Path | None
+    unique: Path | None = None
+    rejected: Path | None = None
+    summary: Path | None = None
+
+    @property
+    def unique_index(self) -> Path | None:
+        """Beside the unique pages."""
+        return self.unique and self.unique.with_name(self.unique.name + ".index")
+
+    def files(self) -> list[Path]:
+        """All of them."""
+        places = (self.verdicts, self.unique, self.unique_index, self.rejected, self.summary)
+        return [place for place in places if place is not None]
+
+
 class Outputs:
     """Where a run writes: verdicts, and optionally the unique pages with their index, and what was rejected.
 
     The unique pages' index has a line for each page: its URL, its `seq`, and the offset and length in bytes of its
     line in the file.
+
+    Raises (all methods): InputError, naming the file: it cannot be written. BrokenPipeError: nobody reads any more.
     """
 
-    def __init__(self, out: IO[bytes], unique: Path | None, rejected: Path | None) -> None:
-        self._files = ExitStack()
-        self._out = out
-        self._unique = self._open(unique)
-        self._index = self._open(unique.with_name(unique.name + ".index") if unique else None)
-        self._rejected = self._open(rejected)
+    def __init__(self, places: Places) -> None:
+        self._stack = ExitStack()
         self._offset = 0
+        # Opened now, so that what cannot be written is said now and not after hours.
+        self._verdicts = self._open(places.verdicts) or self._standard()
+        self._unique = self._open(places.unique)
+        self._index = self._open(places.unique_index)
+        self._rejected = self._open(places.rejected)
+        self._figures = self._open(places.summary)
 
-    def _open(self, path: Path | None) -> IO[bytes] | None:
+    def _open(self, path: Path | None) -> _Output | None:
         if path is None:
             return None
-        try:
-            return self._files.enter_context(path.open("wb"))
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        with _writing(str(path)):
+            return _Output(str(path), self._stack.enter_context(path.open("wb")))
+
+    def _standard(self) -> _Output:
+        # Not sys.stdout: what is left in its buffer when a pipe breaks would be written once more at exit.
+        opened = os.fdopen(STANDARD_OUTPUT, "wb", closefd=False)
+        return _Output("standard output", self._stack.enter_context(opened))
 
     def verdict(self, record: RawRecord, judged: Judged) -> None:
         """Write a verdict, and the page if it is unique."""
-        self._out.write(encode(judged.verdict) + b"\n")
+        self._verdicts.write(encode(judged.verdict) + b"\n")
         if self._unique and self._index and judged.verdict.verdict == "unique":
             line = _line(record)
-            self._unique.write(line)
             entry = {"url": judged.verdict.url, "seq": judged.verdict.seq, "offset": self._offset, "length": len(line)}
+            self._unique.write(line)
             self._index.write(msgspec.json.encode(entry) + b"\n")
             self._offset += len(line)
 
@@ -114,28 +145,64 @@ class Outputs:
         """Write what was rejected, why, and its bytes."""
         if self._rejected is None:
             return
-        value = record.value if record else None
         entry = {
-            "input": name,
+            "input": name.encode("utf-8", "replace").decode(),
             "record": rejection.source.offset,
             "source": rejection.source._asdict(),
             "stage": rejection.stage,
             "error": rejection.error,
             "message": rejection.message,
-        } | _kept(value)
+        } | _kept(record.value if record else None)
         self._rejected.write(msgspec.json.encode(entry) + b"\n")
 
+    def flush(self) -> None:
+        """Let readers of the verdicts have what is written."""
+        self._verdicts.flush()
+
+    def finish(self, summary: Summary) -> None:
+        """Write the summary, and what is left in buffers."""
+        if self._figures:
+            self._figures.write(msgspec.json.format(msgspec.json.encode(summary.figures())) + b"\n")
+        for each in (self._verdicts, self._unique, self._index, self._rejected, self._figures):
+            if each:
+                each.flush()
+
     def close(self) -> None:
-        """Close what this opened."""
-        self._files.close()
-        self._out.flush()
+        """Close what this opened; after a failure, what could not be written has been said already."""
+        with suppress(OSError):
+            self._stack.close()
+
+
+@dataclass(frozen=True)
+class _Output:
+    name: str
+    file: IO[bytes]
+
+    def write(self, data: bytes) -> None:
+        with _writing(self.name):
+            self.file.write(data)
+
+    def flush(self) -> None:
+        with _writing(self.name):
+            self.file.flush()
+
+
+@contextmanager
+def _writing(name: str) -> Iterator[None]:
+    """Say which file a failed write was for."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write {name}: {error.strerror}") from error
 
 
 def _line(record: RawRecord) -> bytes:
     """A page as a line of JSONL: its own line, or one made for a page that came in another container."""
     page = record.page
     if page is None:
-        return (record.value or b"").rstrip(b"\r\n") + b"\n"
+        return (record.value or b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n") + b"\n"
     content = base64.b64encode(page.raw).decode()
     fields = {"url": page.url, "html_base64": content, "charset": page.charset}
     fields |= {"id": page.id, "fetched_at": page.fetched_at}
@@ -152,65 +219,71 @@ def _kept(value: bytes | None) -> dict[str, str]:
 
 @dataclass
 class _Batch:
-    name: str
-    records: Sequence[Record]
+    items: Sequence[Item]
     pending: Pending
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What pages are judged with."""
+
+    profile: Profile
+    index: Index
+    fingerprinters: Fingerprinters
 
 
 def run_files(
     inputs: Sequence[Input],
     outputs: Outputs,
-    index: Index,
-    profile: Profile,
-    fingerprinters: Fingerprinters,
-    processes: int,
+    bench: Bench,
     stopping: threading.Event,
     on_progress: Callable[[Summary], None],
 ) -> Summary:
-    """Judge all pages of `inputs`, in order.
+    """Judge all pages of `inputs`, in order, until `stopping` is set.
 
     Raises:
-        InputError: an input cannot be read.
+        InputError: an input cannot be read, or an output written; what came before is judged and written.
         IndexFault: the index cannot answer.
     """
     summary = Summary()
     start = time.monotonic()
     under_way: deque[_Batch] = deque()
-    batches = _batches(inputs, fingerprinters)
+    reader = Reader(inputs)
+    deep = 2 * bench.fingerprinters.processes + 1
     while not stopping.is_set():
-        under_way.extend(islice(batches, 2 * processes + 1 - len(under_way)))
-        if not under_way:
+        if len(under_way) < deep:
+            under_way.extend(_begun(reader, bench, timeout=0.0 if under_way else POLL_SECONDS))
+        if under_way and under_way[0].pending.ready(0.0 if len(under_way) < deep else POLL_SECONDS):
+            _settle(under_way.popleft(), bench, outputs, summary)
+        elif not under_way and reader.ended():
             summary.complete = True
             break
-        if under_way[0].pending.ready(0.2):
-            _settle(under_way.popleft(), index, profile, outputs, summary)
         summary.seconds = time.monotonic() - start
         summary.skipped = sum(each.skipped for each in inputs)
         on_progress(summary)
     return summary
 
 
-def _batches(inputs: Iterable[Input], fingerprinters: Fingerprinters) -> Iterator[_Batch]:
-    for each in inputs:
-        records = each.records()
-        while batch := list(islice(records, BATCH_RECORDS)):
-            raw = [record for record in batch if isinstance(record, RawRecord)]
-            yield _Batch(each.name, batch, fingerprinters.submit(raw))
+def _begun(reader: Reader, bench: Bench, timeout: float) -> Iterator[_Batch]:
+    """The next batch, being prepared, if there is one by now."""
+    if items := reader.take(BATCH_RECORDS, BATCH_BYTES, timeout):
+        raw = [item.record for item in items if isinstance(item.record, RawRecord)]
+        yield _Batch(items, bench.fingerprinters.submit(raw))
 
 
-def _settle(batch: _Batch, index: Index, profile: Profile, outputs: Outputs, summary: Summary) -> None:
+def _settle(batch: _Batch, bench: Bench, outputs: Outputs, summary: Summary) -> None:
     """Judge a batch and write it, refused records in their places."""
     outcomes: dict[Source, Outcome] = {o.source: o for o in batch.pending.results()}
-    outcomes |= {record.source: record for record in batch.records if isinstance(record, Rejected)}
     pages = [o for o in outcomes.values() if isinstance(o, Prepared)]
-    judged = {j.verdict.observation: j for j in judge(pages, index, profile)}
-    for record in batch.records:
-        outcome = outcomes[record.source]
+    judged = {j.verdict.observation: j for j in judge(pages, bench.index, bench.profile)}
+    for name, record in batch.items:
+        outcome = record if isinstance(record, Rejected) else outcomes[record.source]
         raw = record if isinstance(record, RawRecord) else None
         if isinstance(outcome, Rejected):
             summary.rejected += 1
-            outputs.rejection(batch.name, raw, outcome)
+            outputs.rejection(name, raw, outcome)
         elif raw is not None:
             verdict = judged[outcome.observation.hex()]
             summary.count(verdict.verdict)
             outputs.verdict(raw, verdict)
+    outputs.flush()

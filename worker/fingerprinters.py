@@ -94,6 +94,7 @@ class Fingerprinters:
     def __init__(self, recipe: Recipe, processes: int, deadline: float) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
+        self.processes = processes
         self._recipe = recipe
         self._deadline = deadline
         self._pool = ProcessPool(

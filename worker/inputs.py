@@ -1,4 +1,4 @@
-"""Files as input: JSONL (plain, .gz, .zst), WARC, directories of HTML, standard input; each a stream of records.
+"""Files as input: JSONL (plain, .gz, .zst), WARC, HTML and directories of it, standard input; each a stream of records.
 
 A file's records are named by the digest of its path and content, and by their number: the same file read again gives
 the same observations, so a second run over it with the same index gives the same verdicts.
@@ -6,31 +6,35 @@ the same observations, so a second run over it with the same index gives the sam
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import shutil
-import sys
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO
 
 import xxhash
-import zstandard
-from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from simhash.errors import PageError
+from worker import compression
+from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
 from worker.errors import InputError
 from worker.judge import Rejected, rejected
+from worker.page import largest_record
 from worker.records import Page, RawRecord, Source
+from worker.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 
 Record = RawRecord | Rejected
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
+WARC_SUFFIXES = (".warc", ".warc.gz")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
 CHUNK_BYTES = 1 << 20
+STANDARD_INPUT = 0
 
 
 @dataclass
@@ -50,107 +54,148 @@ class Input:
     skipped: int = 0
 
 
-def open_input(name: str, line_limit: int, spool: bool) -> Input:
+def open_input(name: str, largest_page: int, spool: bool) -> Input:
     """The input called `name`: a path, or "-" for standard input.
 
     Args:
-        line_limit: a JSONL line longer than this many bytes is refused without being kept in memory.
+        largest_page: what is longer than a page of so many bytes can need is refused without being kept in memory.
         spool: copy standard input to a temporary file first, so that its content can name its records; needed when
             the index outlives the run.
 
     Raises:
-        InputError: there is no such input.
+        InputError: there is no such input, or it is of no kind that is known.
     """
     if name == "-":
-        return _standard_input(line_limit, spool)
+        return _standard_input(largest_record(largest_page), spool)
     path = Path(name)
     if path.is_dir():
-        return _directory(path)
-    if not path.is_file():
+        return _directory(path, largest_page)
+    if not path.exists():
         raise InputError(f"{name}: no such file or directory")
-    if path.name.endswith((".warc", ".warc.gz")):
-        return _warc(path)
-    return _jsonl(path, line_limit)
+    if not path.is_file():
+        raise InputError(f"{name} is no regular file: pipe it into standard input (-)")
+    if path.suffix.lower() in HTML_SUFFIXES:
+        return _pages(name, [path], largest_page)
+    if path.name.lower().endswith(WARC_SUFFIXES):
+        return _warc(path, largest_page)
+    _check_kind(path)
+    return _jsonl(path, largest_record(largest_page))
+
+
+def _check_kind(path: Path) -> None:
+    """A name that says nothing needs a content that does: a line of JSON to begin with."""
+    bare = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    if bare.suffix.lower() in JSON_SUFFIXES:
+        return
+    with _reading(path), path.open("rb", buffering=0) as file, decompressed(file, _promised(path)) as content:
+        start = content.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start and not start.startswith(b"{"):
+        known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, *HTML_SUFFIXES])
+        raise InputError(f"{path}: neither its name ({known}) nor its content says that it holds pages")
 
 
 def _standard_input(line_limit: int, spool: bool) -> Input:
-    if spool:
-        kept = tempfile.NamedTemporaryFile(prefix="simhash-dedup-", suffix=".stdin")
-        shutil.copyfileobj(sys.stdin.buffer, kept, CHUNK_BYTES)
+    # Not sys.stdin: its buffer is locked by a read under way, which must not keep a stopped run from ending.
+    stream = _Counted(io.FileIO(STANDARD_INPUT, closefd=False))
+    if not spool:
+        topic = _topic("-", b"")
+
+        def records() -> Iterator[Record]:
+            with _reading("standard input"):
+                yield from _lines(decompressed(stream), topic, line_limit)
+
+        return Input("-", None, records, lambda: stream.count)
+    # Closed, and gone, when the last of its records is read.
+    kept = tempfile.NamedTemporaryFile(prefix="simhash-dedup-", suffix=".stdin")  # noqa: SIM115
+    with _reading(kept.name):
+        shutil.copyfileobj(stream, kept, CHUNK_BYTES)
         kept.flush()
-        # The temporary name must not be part of the digest: the same input is the same input.
-        return _jsonl(Path(kept.name), line_limit, named="-", keep=kept)
-    stream = _Counted(sys.stdin.buffer)
-    topic = _topic("-", b"")
-    return Input("-", None, lambda: _lines(_decompressed(stream), topic, line_limit), lambda: stream.count)
+    # The temporary name must not be part of the digest: the same input is the same input.
+    return _jsonl(Path(kept.name), line_limit, named="-", keep=kept)
 
 
 def _jsonl(path: Path, line_limit: int, named: str | None = None, keep: object = None) -> Input:
     stream = _Counted(_opened(path))
 
     def records() -> Iterator[Record]:
-        topic = _topic(named or os.path.abspath(path), _digest(path))
         with _reading(path, keep):
-            yield from _lines(_decompressed(stream), topic, line_limit)
+            topic = _topic(named or os.path.abspath(path), _digest(path))
+            yield from _lines(decompressed(stream, _promised(path)), topic, line_limit)
 
     return Input(named or str(path), path.stat().st_size, records, lambda: stream.count)
 
 
-def _warc(path: Path) -> Input:
+def _warc(path: Path, largest_page: int) -> Input:
     stream = _Counted(_opened(path))
 
     def records() -> Iterator[Record]:
-        topic = _topic(os.path.abspath(path), _digest(path))
         with _reading(path):
-            for number, record in enumerate(ArchiveIterator(cast(BinaryIO, stream), auto_decode="all")):
-                page = _page_of(record)
-                if page is None:
-                    found.skipped += 1
+            topic = _topic(os.path.abspath(path), _digest(path))
+            content = decompressed(stream, _promised(path))
+            for number, record in enumerate(warc_records(content, largest_page + MAX_HEAD_BYTES)):
+                found = _in_warc(record, Source(topic, 0, number, None), largest_page)
+                if found is None:
+                    made.skipped += 1
                 else:
-                    yield RawRecord(Source(topic, 0, number, None), None, page.raw, page)
+                    yield found
 
-    found = Input(str(path), path.stat().st_size, records, lambda: stream.count)
-    return found
-
-
-def _page_of(record: WarcRecord) -> Page | None:
-    """The page in a WARC record; None when it holds none."""
-    if record.record_type not in (WarcRecordType.response, WarcRecordType.resource):
-        return None
-    kind = record.http_content_type or record.headers.get("Content-Type") or ""
-    if record.http_headers is not None and record.http_headers.status_code not in (None, 200):
-        return None
-    if kind.partition(";")[0].strip().lower() not in PAGE_TYPES:
-        return None
-    url = (record.headers.get("WARC-Target-URI") or "").strip("<>")
-    return Page(
-        url=url,
-        content=record.reader.read(),
-        is_html=not kind.lower().startswith("text/plain"),
-        charset=record.http_charset,
-        id=record.headers.get("WARC-Record-ID"),
-        fetched_at=record.headers.get("WARC-Date"),
-    )
+    made = Input(str(path), path.stat().st_size, records, lambda: stream.count)
+    return made
 
 
-def _directory(path: Path) -> Input:
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and file.is_file())
+def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | None:
+    try:
+        page = page_of(record, largest_page)
+    except PageError as error:
+        return rejected(source, error)
+    return None if page is None else RawRecord(source, None, page.raw, page)
+
+
+def _directory(path: Path, largest_page: int) -> Input:
+    with _reading(path):
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
     if not files:
         raise InputError(f"{path}: no file in this directory ends in {', '.join(HTML_SUFFIXES)}")
-    sizes = [file.stat().st_size for file in files]
+    return _pages(str(path), files, largest_page)
+
+
+def _pages(name: str, files: Sequence[Path], largest_page: int) -> Input:
+    """Files that are a page each; one that cannot be read is rejected like a page that cannot be."""
+    sizes = [_size(file) for file in files]
     read = 0
 
     def records() -> Iterator[Record]:
         nonlocal read
         for file, size in zip(files, sizes, strict=True):
-            with _reading(file):
-                content = file.read_bytes()
+            yield _page_in(file, largest_page)
             read += size
-            topic = _topic(os.path.abspath(file), xxhash.xxh3_128_digest(content))
-            page = Page(file.absolute().as_uri(), content, is_html=True)
-            yield RawRecord(Source(topic, 0, 0, None), None, content, page)
 
-    return Input(str(path), sum(sizes), records, lambda: read)
+    return Input(name, sum(sizes), records, lambda: read)
+
+
+def _page_in(file: Path, largest_page: int) -> Record:
+    path = os.path.abspath(file)
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise OSError(f"{file} is no regular file")
+        with file.open("rb") as opened:
+            content = opened.read(largest_page + 1)
+            size = os.fstat(opened.fileno()).st_size
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        return rejected(Source(_topic(path, b""), 0, 0, None), PageError("decode", message))
+    topic = _topic(path, xxhash.xxh3_128_digest(content))
+    if len(content) > largest_page:
+        message = f"{path} has {size:,} bytes, more than max_page_bytes = {largest_page:,}"
+        return rejected(Source(topic, 0, 0, None), PageError("decode", message))
+    return RawRecord(Source(topic, 0, 0, None), None, content, Page(Path(path).as_uri(), content, is_html=True))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _lines(stream: IO[bytes], topic: str, limit: int) -> Iterator[Record]:
@@ -175,37 +220,28 @@ def _skip_line(stream: IO[bytes]) -> int:
     return skipped
 
 
-def _decompressed(stream: IO[bytes]) -> IO[bytes]:
-    """The stream, through the decompressor that its first bytes ask for."""
-    buffered = io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
-    magic = buffered.peek(4)[:4]
-    if magic.startswith(b"\x1f\x8b"):
-        return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
-    if magic == b"\x28\xb5\x2f\xfd":
-        reader = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(buffered, read_across_frames=True)
-        return io.BufferedReader(cast(io.RawIOBase, reader), CHUNK_BYTES)
-    return buffered
+def _promised(path: Path) -> bytes:
+    """The first bytes that a file of this name has."""
+    return COMPRESSED.get(path.suffix.lower(), b"")
 
 
 @contextmanager
-def _reading(path: Path, keep: object = None) -> Iterator[None]:
+def _reading(name: object, keep: object = None) -> Iterator[None]:
     """Say of which file a read failed; `keep` lives as long."""
     try:
         yield
-    except (OSError, EOFError, zstandard.ZstdError) as error:
-        raise InputError(f"{path}: {error}") from error
+    except (*compression.ERRORS, InputError) as error:
+        raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb", buffering=0)  # type: ignore[return-value]
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+def _opened(path: Path) -> io.FileIO:
+    with _reading(path):
+        return io.FileIO(path)
 
 
 def _digest(path: Path) -> bytes:
     digest = xxhash.xxh3_128()
-    with _reading(path), path.open("rb") as file:
+    with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.digest()
@@ -217,9 +253,9 @@ def _topic(path: str, content: bytes) -> str:
 
 
 class _Counted(io.RawIOBase):
-    """A stream that knows how much of it was read, for the progress bar."""
+    """A file that knows how much of it was read, for the progress bar; a slow pipe is passed on as it comes."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: io.RawIOBase) -> None:
         self._stream = stream
         self.count = 0
 
@@ -227,8 +263,6 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        # One read of the system: a slow pipe is passed on as it comes.
-        data = getattr(self._stream, "read1", self._stream.read)(len(buffer))
-        buffer[: len(data)] = data
-        self.count += len(data)
-        return len(data)
+        read = self._stream.readinto(buffer) or 0
+        self.count += read
+        return read

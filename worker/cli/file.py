@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -19,124 +18,151 @@ from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.consumer import recipe, stop_on_signals
 from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
-from worker.files import Outputs, Summary, run_files
+from worker.files import Bench, Outputs, Places, Summary, run_files
 from worker.fingerprinters import Fingerprinters
 from worker.inputs import Input, open_input
 from worker.settings import Settings
 from worker.stores import configured_profile, connected_index
 
 NAMES = (
-    "index_name", "profile", "design", "documents", "max_age", "max_documents",
-    "max_page_bytes", "max_url_bytes", "page_deadline", *LOGGING,
-)  # fmt: skip
-FILE_DOCUMENTS = 1_000_000
-"""What a new index of a file run is laid out for unless told: files are mostly smaller than streams."""
+    "processes",
+    "index_name",
+    "profile",
+    "design",
+    "documents",
+    "max_age",
+    "max_documents",
+    "max_page_bytes",
+    "max_url_bytes",
+    "page_deadline",
+    *LOGGING,
+)
+DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
+"""Where a file run differs: files are mostly smaller than streams, and it has the machine to itself."""
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run was asked to do; `state` and `redis_url` None: an index for this run only."""
+
+    inputs: tuple[str, ...]
+    places: Places
+    state: Path | None
+    redis_url: str | None
+
+    def __post_init__(self) -> None:
+        if self.state and self.redis_url:
+            raise SettingsError("--state is for the embedded index, --redis for a server's: give one of them")
+        read = [name if name == "-" else os.path.realpath(name) for name in self.inputs]
+        for name, path in zip(self.inputs, read, strict=True):
+            if read.count(path) > 1:
+                raise InputError(f"{name} is given twice: the second reading would be a replay of the first")
+        self._check_places(set(read))
+
+    def _check_places(self, read: set[str]) -> None:
+        written: set[str] = set()
+        for place in self.places.files():
+            path = os.path.realpath(place)
+            if path in read:
+                raise InputError(f"{place} is an input: writing to it would destroy it")
+            if path in written and os.path.isfile(path):
+                raise InputError(f"{place} is to be written twice")
+            written.add(path)
 
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--out", "-o", required=True, help="where the verdicts go, one JSON object a line; - is standard output")
-@click.option("--state", type=click.Path(path_type=Path, file_okay=False), help="keep the index in this directory between runs")
-@click.option("--redis", "redis_url", help="use the index on this server (redis://…) instead of an embedded one")
-@click.option("--processes", type=click.IntRange(1, 256), help="fingerprinting processes; same verdicts [default: all cores]")
-@click.option("--unique-out", type=click.Path(path_type=Path, dir_okay=False), help="also write the unique pages, and FILE.index")
 @click.option(
-    "--rejected-out", type=click.Path(path_type=Path, dir_okay=False), help="what was rejected [default: OUT.rejected.jsonl]"
+    "--state", type=click.Path(path_type=Path, file_okay=False), help="keep the index in this directory between runs"
 )
-@click.option("--summary-json", type=click.Path(path_type=Path, dir_okay=False), help="write the summary's figures")
+@click.option(
+    "--redis",
+    "--redis-url",
+    "redis_url",
+    metavar="URL",
+    help="use the index on this server, not an embedded one",
+)
+@click.option(
+    "--unique-out", type=FILE, help="also write the unique pages (JSONL), and their byte offsets to FILE.index"
+)
+@click.option("--rejected-out", type=FILE, help="what was rejected, and why  [default: OUT.rejected.jsonl]")
+@click.option("--summary-json", type=FILE, help="write the summary's figures")
 @click.option("--quiet", "-q", is_flag=True, help="no progress and no summary on standard error")
-@settings_options(NAMES)
+@settings_options(NAMES, DEFAULTS)
 def file(
     inputs: tuple[str, ...],
     out: str,
     state: Path | None,
     redis_url: str | None,
-    processes: int | None,
-    unique_out: Path | None,
-    rejected_out: Path | None,
-    summary_json: Path | None,
     quiet: bool,
     config: Path | None,
-    **flags: Any,
+    **options: Any,
 ) -> None:
     """Judge the pages in files, in order: one verdict a page, the same as on a stream.
 
-    INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), a directory of HTML files, or - for JSONL on standard
-    input. Nothing needs to run: an embedded Redis holds the index, for this run only unless --state is given.
+    INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), an HTML file or a directory of them, or - for JSONL
+    on standard input. Nothing needs to run: an embedded Redis holds the index, for this run only unless --state is
+    given. A line of JSONL is a page: {"url": …, "html": …}, or with "text" or "html_base64" in place of "html".
 
     \b
       simhash-dedup file crawl.jsonl.zst --out verdicts.jsonl
       simhash-dedup file monday.warc.gz --state ./seen --out monday.jsonl
       simhash-dedup file tuesday.warc.gz --state ./seen --out tuesday.jsonl   # judged against monday
       zstdcat pages.zst | simhash-dedup file - --out - | jq .verdict
+
+    Exit code 3 when an input is broken or an output cannot be written, after what came before is judged and written.
     """
-    if state and redis_url:
-        raise SettingsError("--state is for the embedded index, --redis for a server's: give one of them")
-    flags["documents"] = flags["documents"] or str(FILE_DOCUMENTS)
-    settings = settings_of(config, flags | {"redis_url": redis_url})
-    kept = state is not None or redis_url is not None
-    opened = _inputs(inputs, settings, spool=kept)
+    places = _places(out, options)
+    job = Job(inputs, places, state, redis_url)
+    settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(stderr=True, quiet=quiet)
-    processes = processes or os.cpu_count() or 1
-    if rejected_out is None and out != "-":
-        rejected_out = Path(out + ".rejected.jsonl")
-    with ExitStack() as stack:
-        stream = stack.enter_context(_stream(out))
-        outputs = Outputs(stream, unique_out, rejected_out)
-        stack.callback(outputs.close)
-        summary = _judged(stack, settings, redis_url, state, opened, outputs, processes, console)
-    _finish(summary, summary_json, out, rejected_out, console)
+    summary = _done(job, settings, console)
+    _show(summary, job.places, console)
+    if not summary.complete:
+        raise KeyboardInterrupt
 
 
-def _judged(
-    stack: ExitStack,
-    settings: Settings,
-    redis_url: str | None,
-    state: Path | None,
-    inputs: list[Input],
-    outputs: Outputs,
-    processes: int,
-    console: Console,
-) -> Summary:
-    profile = configured_profile(settings)
-    client = None if redis_url else stack.enter_context(embedded_redis(state))
-    index = connected_index(settings, profile, client)
-    fingerprinters = Fingerprinters(recipe(settings, profile), processes, settings.page_deadline)
-    stack.callback(fingerprinters.close)
-    stopping = stack.enter_context(stop_on_signals())
-    with _progress(inputs, console) as on_progress:
-        return run_files(inputs, outputs, index, profile, fingerprinters, processes, stopping, on_progress)
-
-
-def _inputs(names: tuple[str, ...], settings: Settings, spool: bool) -> list[Input]:
-    places = [name if name == "-" else os.path.realpath(name) for name in names]
-    for name, place in zip(names, places, strict=True):
-        if places.count(place) > 1:
-            raise InputError(f"{name} is given twice: the second reading would be a replay of the first")
-    line_limit = 6 * settings.max_page_bytes + (1 << 20)
-    return [open_input(name, line_limit, spool) for name in names]
-
-
-@contextmanager
-def _stream(out: str) -> Iterator[IO[bytes]]:
+def _places(out: str, options: dict[str, Any]) -> Places:
+    unique, rejected, summary = (options.pop(name) for name in ("unique_out", "rejected_out", "summary_json"))
     if out == "-":
-        yield sys.stdout.buffer
-        return
-    try:
-        opened = open(out, "wb")
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}") from error
-    with opened:
-        yield opened
+        return Places(None, unique, rejected, summary)
+    # A device or a pipe has no neighbour: `--out /dev/null` must not make /dev/null.rejected.jsonl.
+    beside = not os.path.exists(out) or os.path.isfile(out)
+    return Places(Path(out), unique, rejected or (Path(out + ".rejected.jsonl") if beside else None), summary)
+
+
+def _done(job: Job, settings: Settings, console: Console) -> Summary:
+    """The job, done."""
+    keeps_index = job.state is not None or job.redis_url is not None
+    inputs = [open_input(name, settings.max_page_bytes, spool=keeps_index) for name in job.inputs]
+    profile = configured_profile(settings)
+    with ExitStack() as stack:
+        stopping = stack.enter_context(stop_on_signals())
+        client = None if job.redis_url else stack.enter_context(embedded_redis(job.state))
+        index = connected_index(settings, profile, client)
+        outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files
+        stack.callback(outputs.close)
+        fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, settings.page_deadline)
+        stack.callback(fingerprinters.close)
+        on_progress = stack.enter_context(_progress(inputs, console))
+        summary = run_files(inputs, outputs, Bench(profile, index, fingerprinters), stopping, on_progress)
+        outputs.finish(summary)
+        return summary
 
 
 @contextmanager
-def _progress(inputs: list[Input], console: Console) -> Iterator[Any]:
+def _progress(inputs: list[Input], console: Console) -> Iterator[Callable[[Summary], None]]:
     total = None if any(each.total is None for each in inputs) else sum(each.total or 0 for each in inputs)
     columns = (
-        TextColumn("judging"), BarColumn(), DownloadColumn(), TextColumn("{task.fields[pages]:,} pages"),
-        TextColumn("{task.fields[rate]:,.0f}/s"), TimeElapsedColumn(),
-    )  # fmt: skip
+        TextColumn("judging"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[pages]:,} pages"),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
         task = bar.add_task("", total=total, pages=0, rate=0.0)
 
@@ -147,18 +173,24 @@ def _progress(inputs: list[Input], console: Console) -> Iterator[Any]:
         yield update
 
 
-def _finish(summary: Summary, json_path: Path | None, out: str, rejected: Path | None, console: Console) -> None:
-    if json_path:
-        json_path.write_bytes(msgspec.json.format(msgspec.json.encode(summary.figures())) + b"\n")
-    _show(summary, console)
-    console.print(f"verdicts: {'standard output' if out == '-' else out}", highlight=False, soft_wrap=True)
+def _show(summary: Summary, places: Places, console: Console) -> None:
+    console.print(_table(summary))
+    for verdict in summary.examples:
+        if verdict.match:
+            console.print(f"  {verdict.match.distance} bits apart:", highlight=False)
+            console.print(f"    {verdict.url}\n    {verdict.match.url}", markup=False, highlight=False, soft_wrap=True)
+    _say("verdicts", places.verdicts or "standard output", console)
+    if places.unique:
+        _say("unique pages", places.unique, console)
     if summary.rejected:
-        console.print(f"rejected: {rejected or 'not written (--rejected-out)'}", highlight=False, soft_wrap=True)
-    if not summary.complete:
-        raise KeyboardInterrupt
+        _say("rejected", places.rejected or "not written (--rejected-out)", console)
 
 
-def _show(summary: Summary, console: Console) -> None:
+def _say(what: str, where: object, console: Console) -> None:
+    console.print(f"{what}: {where}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(summary: Summary) -> Table:
     table = Table(show_header=False, box=None)
     rows = {
         "pages": summary.pages,
@@ -172,8 +204,4 @@ def _show(summary: Summary, console: Console) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, f"{value:,}")
-    console.print(table)
-    for verdict in summary.examples:
-        if verdict.match:
-            console.print(f"  {verdict.match.distance} bits apart:", highlight=False)
-            console.print(f"    {verdict.url}\n    {verdict.match.url}", highlight=False, soft_wrap=True)
+    return table
