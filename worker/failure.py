@@ -23,6 +23,6 @@ def exit_code_of(error: BaseException) -> int:
 def report(error: BaseException) -> None:
     """Say what was wrong; only what nobody foresaw gets a traceback."""
     if isinstance(error, WorkerError | SimhashError):
-        print(f"simhash-dedup: {error}", file=sys.stderr)
+        sys.stderr.write(f"simhash-dedup: {error}\n")
     else:
         log.critical("unforeseen: %r", error, exc_info=error)

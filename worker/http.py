@@ -21,11 +21,13 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Requests of probes are no news."""
 
 
-def serve(address: str, registry: CollectorRegistry, workers: Sequence[Status], healthy_within: float) -> _Server | None:
+def serve(
+    address: str, registry: CollectorRegistry, workers: Sequence[Status], healthy_within: float
+) -> _Server | None:
     """Answer on `address` ("host:port"; empty: do not) until the server's `shutdown`.
 
     Raises:
@@ -43,8 +45,10 @@ def serve(address: str, registry: CollectorRegistry, workers: Sequence[Status], 
     return server
 
 
-def _app(registry: CollectorRegistry, workers: Sequence[Status], healthy_within: float) -> Callable[..., Iterable[bytes]]:
-    metrics = make_wsgi_app(registry)
+def _app(
+    registry: CollectorRegistry, workers: Sequence[Status], healthy_within: float
+) -> Callable[..., Iterable[bytes]]:
+    metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
 
     def health() -> str | None:
         stuck = max(status.stuck_for() for status in workers)

@@ -11,7 +11,7 @@ import structlog
 def configure(level: str, form: str) -> None:
     """Write log lines of `level` and above to standard error, as text or as JSON."""
     times = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    before = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, times]
+    before: list[structlog.typing.Processor] = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, times]
     renderer = (
         structlog.processors.JSONRenderer()
         if form == "json"

@@ -7,13 +7,15 @@ All are validated together at start; an error names the setting and where it cam
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ByteSize, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -27,11 +29,15 @@ from worker.errors import SettingsError
 
 PREFIX = "SIMHASH_DEDUP_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
-_PASSWORD = re.compile(r"(?<=://)([^/@]*):([^/@]*)@")
+# What Kubernetes puts into every container's environment for a Service that is called simhash-dedup.
+_SERVICE_VARIABLE = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+_PASSWORD_FIELD = re.compile(r"(password=)[^&]*", re.IGNORECASE)
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+_BROKER = re.compile(r"[^\s:/\[\]]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 
 
 def _seconds(value: object) -> object:
-    """"90d", "1h30m", "15s" or a number of seconds."""
+    """ "90d", "1h30m", "15s" or a number of seconds."""
     if not isinstance(value, str):
         return value
     seconds = parse_duration(value, raise_exception=False)
@@ -40,7 +46,28 @@ def _seconds(value: object) -> object:
     return seconds
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+def _brokers(value: str) -> str:
+    for server in value.split(","):
+        if not _BROKER.fullmatch(server.strip()):
+            raise ValueError(f"{server.strip()!r} is no host:port")
+    return value
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if not url.startswith(_REDIS_SCHEMES):
+        raise ValueError(f"a Redis URL begins with {', '.join(_REDIS_SCHEMES)}")
+    if set(url.partition("://")[2].rpartition("@")[0]) & set("/?#@"):
+        raise ValueError("in a password, write / ? # and @ as %2F %3F %23 and %40")
+    return value
+
+
+def _address(value: str) -> str:
+    """ "off" can stand in the environment, where an empty value counts as none."""
+    return "" if value == "off" else value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(allow_inf_nan=False)]
 Topic = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
 
@@ -53,7 +80,9 @@ class Settings(BaseSettings):
     )
 
     # Kafka
-    bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1, description="Kafka brokers, comma-separated host:port")
+    bootstrap_servers: Annotated[str, AfterValidator(_brokers)] = Field(
+        "127.0.0.1:9092", min_length=1, description="Kafka brokers, comma-separated host:port"
+    )
     input_topic: Topic = Field("pages", description="topic of crawled pages")
     verdict_topic: Topic = Field("verdicts", description="topic of verdicts, one a page, under the page's key")
     dead_letter_topic: Topic = Field("pages.dlq", description="topic of what could not be read, with why and where")
@@ -82,12 +111,14 @@ class Settings(BaseSettings):
     )
     kafka_username: str | None = Field(None, description="SASL user name")
     kafka_password: SecretStr | None = Field(None, description="SASL password (better in the environment than a flag)")
-    kafka_ca_file: Path | None = Field(None, description="PEM file of the authority that signed the brokers' certificates")
+    kafka_ca_file: Path | None = Field(
+        None, description="PEM file of the authority that signed the brokers' certificates"
+    )
     kafka_cert_file: Path | None = Field(None, description="PEM file of this client's certificate")
     kafka_key_file: Path | None = Field(None, description="PEM file of this client's key")
 
     # Index
-    redis_url: SecretStr = Field(
+    redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="Redis: redis://, rediss:// or unix:// URL"
     )
     redis_timeout: Seconds = Field(5.0, gt=0, le=60, description="how long one call to Redis may take")
@@ -95,10 +126,10 @@ class Settings(BaseSettings):
     profile: Name = Field("default", description="recipe of the fingerprints")
     design: str = Field(
         "auto",
-        description="permutation tables for a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1 or AxB; auto: by documents",
+        description="permutation tables of a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1, AxB; auto: by size",
     )
     documents: int = Field(
-        10_000_000, ge=1, description="how many unique pages a new index is laid out for (no limit)"
+        10_000_000, ge=1, description="how many unique pages a new index is laid out for (not a limit)"
     )
     max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
     max_documents: int | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
@@ -119,8 +150,10 @@ class Settings(BaseSettings):
     stuck_after: Seconds = Field(
         300.0, ge=5, description="a worker whose loop makes no progress for this long ends itself"
     )
-    metrics_address: str = Field(
-        "127.0.0.1:9108", pattern=r"^(|.+:\d{1,5})$", description="host:port of /metrics, /healthz, /readyz; empty: none"
+    metrics_address: Annotated[str, AfterValidator(_address)] = Field(
+        "127.0.0.1:9108",
+        pattern=r"^(|off|.+:\d{1,5})$",
+        description="host:port of /metrics, /healthz, /readyz; off: none",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe log line written")
     log_format: Literal["text", "json"] = Field("text", description="log lines for people or for machines")
@@ -146,25 +179,32 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then environment, then the TOML file (handed in with the flags under `_toml`)."""
+        """Flags, environment, TOML file, the command's defaults (file and defaults come with the flags)."""
         flags = dict(init_settings.init_kwargs) if isinstance(init_settings, InitSettingsSource) else {}
-        path = flags.pop("_toml", None)
+        path, defaults = flags.pop("_toml", None), flags.pop("_defaults", {})
         sources: list[PydanticBaseSettingsSource] = [InitSettingsSource(settings_cls, flags), env_settings]
         if path:
             sources.append(TomlConfigSettingsSource(settings_cls, path))
-        return tuple(sources)
+        return (*sources, InitSettingsSource(settings_cls, defaults))
 
-    def printable(self) -> dict[str, object]:
-        """Name and value of each setting, secrets masked."""
-        return {name: _masked(getattr(self, name)) for name in type(self).model_fields}
+    def toml(self) -> str:
+        """The settings as a configuration file that loads to the same, but for secrets, which are masked."""
+        lines = []
+        for name in type(self).model_fields:
+            text = written(getattr(self, name))
+            lines.append(f"# {name} is not set" if text is None else f"{name} = {_quoted(text)}")
+        return "\n".join(lines)
 
 
-def load(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
+def load(
+    flags: Mapping[str, Any], config: Path | None = None, defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Settings:
     """The settings of this run.
 
     Args:
         flags: settings given on the command line; those not given are absent.
         config: TOML file; None: the one named in the environment, if any.
+        defaults: what differs from the settings' own defaults.
 
     Raises:
         SettingsError: one line for each setting that is wrong.
@@ -174,46 +214,71 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
     if path and not path.is_file():
         raise SettingsError(f"there is no configuration file {path}")
     try:
-        return Settings(**flags, _toml=path)
+        return Settings(**dict(flags) | {"_toml": path, "_defaults": defaults})
     except ValidationError as error:
-        raise SettingsError("\n".join(_explain(e, flags) for e in error.errors())) from None
-    except ValueError as error:  # TOML syntax
+        raise SettingsError("\n".join(_explain(e, flags, path) for e in error.errors())) from None
+    except (OSError, ValueError) as error:  # unreadable, or no TOML
         raise SettingsError(f"{path}: {error}") from None
 
 
 def _refuse_unknown_variables() -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+    unknown = [name for name in unknown if not _SERVICE_VARIABLE.fullmatch(name)]
     if unknown:
         raise SettingsError(f"unknown environment variable {', '.join(unknown)}: no setting has that name")
 
 
-def _explain(error: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
+def _explain(error: Mapping[str, Any], flags: Mapping[str, Any], config: Path | None) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return f"settings: {message}"
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        return f"{name}: no setting has this name (configuration file)"
-    source = _source(name, flags)
-    return f"{name}{source}: {message}"
+        return f"{name}: no setting has this name (configuration file {config})"
+    return f"{name} ({_source(name, flags, config)}): {message}"
 
 
-def _source(name: str, flags: Mapping[str, Any]) -> str:
+def _source(name: str, flags: Mapping[str, Any], config: Path | None) -> str:
     if name in flags:
-        return f" (flag --{name.replace('_', '-')})"
-    if PREFIX + name.upper() in os.environ:
-        return f" (environment {PREFIX}{name.upper()})"
-    return " (configuration file)"
+        return f"flag --{name.replace('_', '-')}"
+    if os.environ.get(PREFIX + name.upper()):
+        return f"environment {PREFIX}{name.upper()}"
+    return f"configuration file {config}"
+
+
+def written(value: object) -> str | None:
+    """A setting's value as one would write it, secrets masked; None when it is not set."""
+    match value:
+        case None:
+            return None
+        case SecretStr():
+            secret = value.get_secret_value()
+            return masked_url(secret) if "://" in secret else "***"
+        case ByteSize():
+            return next(
+                (f"{value >> shift}{unit}" for shift, unit in _UNITS if value % (1 << shift) == 0), str(int(value))
+            )
+        case float():
+            return f"{int(value) if value.is_integer() else value}s"
+        case _:
+            return str(value)
+
+
+_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
+
+
+def _quoted(text: str) -> str:
+    """A TOML string, or a number as it is."""
+    return (
+        text if text.isascii() and text.isdigit() else json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    )
 
 
 def masked_url(url: str) -> str:
-    """A URL without its password."""
-    return _PASSWORD.sub(r"\1:***@", url)
-
-
-def _masked(value: object) -> object:
-    if isinstance(value, SecretStr):
-        secret = value.get_secret_value()
-        return masked_url(secret) if "://" in secret else "***"
-    return str(value) if isinstance(value, Path) else value
+    """A URL without its password, wherever it has one; whatever the password is made of."""
+    scheme, separator, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    name = user.partition(":")[0] if ":" in user else ""
+    shown = f"{name}:***@" if at else ""
+    return scheme + separator + shown + _PASSWORD_FIELD.sub(r"\1***", place)

@@ -71,9 +71,8 @@ def connect(settings: Settings) -> redis.Redis:
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
         )
     except ValueError as error:
-        # Its text may quote a part of the password, where that holds a character that ends it.
-        advice = "write / : @ # and ? in a password as %2F %3A %40 %23 and %3F"
-        raise SettingsError(f"redis_url: {masked_url(url)} is not a URL that can be used; {advice}") from error
+        # Not the error's text: it may quote a part of the password.
+        raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
 
 
 def connected_index(settings: Settings, profile: Profile, client: redis.Redis | None = None) -> RedisIndex:

@@ -79,7 +79,9 @@ def index() -> None:
 @index.command()
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(0), multiple=True, help="only this partition; may be given again")
-@click.option("--to", "offset", type=click.IntRange(0), default=0, show_default=True, help="the offset to begin again at")
+@click.option(
+    "--to", "offset", type=click.IntRange(0), default=0, show_default=True, help="the offset to begin again at"
+)
 @settings_options((*INDEX, *LOGGING))
 def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | None, **flags: Any) -> None:
     """Announce that TOPIC will be read again from an offset: the group is rewound, or the topic was made again.

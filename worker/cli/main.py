@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
@@ -37,7 +39,12 @@ def commands() -> None:
     later ones winning; `simhash-dedup run --print-config` shows what they come to.
 
     \b
-    Exit codes: 0 done, 1 unforeseen or findings, 2 settings, 3 input files, 4 Kafka, 5 index, 6 rewound, 7 unreachable.
+    Exit codes:
+      0 done                       4 Kafka refuses, or a topic is missing or unfit
+      1 findings, or unforeseen    5 the index refuses
+      2 settings or usage          6 the group is below what the index has committed
+      3 a file cannot be           7 Kafka or Redis cannot be reached
+        read or written          130 stopped by Ctrl-C or SIGTERM before the end (file)
     """
 
 
@@ -48,7 +55,9 @@ for command in (run, file, topics, index, inspect):
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
     try:
-        commands(standalone_mode=False)
+        # Not commands(): click would make exit code 1 of a broken pipe.
+        with commands.make_context("simhash-dedup", sys.argv[1:]) as context:
+            commands.invoke(context)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
@@ -57,8 +66,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        # Nobody reads standard output any more: end as SIGPIPE would, with nothing left to be flushed into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         report(error)
         sys.exit(exit_code_of(error))

@@ -2,52 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from pydantic import SecretStr
 
 from worker import logs
-from worker.settings import Settings, load
+from worker.settings import CONFIG_VARIABLE, Settings, load, written
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOGGING = ("log_level", "log_format")
 INDEX = ("redis_url", "redis_timeout", "index_name")
+NO_DEFAULTS: Mapping[str, Any] = {}
 
 
-def settings_options(names: Iterable[str] | None = None) -> Callable[[F], F]:
-    """Decorate a command with `--config` and a flag for each setting of `names` (default: all)."""
+def settings_options(names: Iterable[str] | None = None, defaults: Mapping[str, Any] = NO_DEFAULTS) -> Callable[[F], F]:
+    """Decorate a command with `--config` and a flag for each setting of `names` (default: all).
+
+    Args:
+        defaults: where the command's differ from the settings' own.
+    """
     wanted = list(Settings.model_fields if names is None else names)
 
     def decorate(function: F) -> F:
         for name in reversed(wanted):
-            function = _option(name)(function)
+            function = _option(name, defaults.get(name, Settings.model_fields[name].default))(function)
         config = click.option(
-            "--config", type=click.Path(path_type=Path), help="TOML file of settings (also SIMHASH_DEDUP_CONFIG)"
+            "--config", type=click.Path(path_type=Path), help=f"TOML file of settings (also {CONFIG_VARIABLE})"
         )
         return config(function)
 
     return decorate
 
 
-def _option(name: str) -> Callable[[F], F]:
+def _option(name: str, default: object) -> Callable[[F], F]:
     field = Settings.model_fields[name]
-    default = field.default
-    if isinstance(default, SecretStr):
-        default = default.get_secret_value()
-    shown = "" if default is None else f" [default: {default if default != '' else 'empty'}]"
-    return click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", default=None, help=f"{field.description}{shown}")
+    shown = "" if default is None else f"  [default: {written(default) or 'empty'}]"
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, name, metavar=_metavar(name), default=None, help=f"{field.description}{shown}")
 
 
-def settings_of(config: Path | None, flags: dict[str, Any]) -> Settings:
+def _metavar(name: str) -> str:
+    """What kind of value a setting takes: its choices, or its unit."""
+    annotation = str(Settings.model_fields[name].annotation)
+    if choices := re.findall(r"'([^']+)'", annotation) if "Literal" in annotation else None:
+        return "|".join(choices)
+    kinds = {"_bytes": "BYTES", "_topic": "TOPIC", "_file": "FILE", "_url": "URL", "_address": "HOST:PORT"}
+    kinds |= dict.fromkeys(("_timeout", "_deadline", "_age", "_after"), "DURATION")
+    kinds |= dict.fromkeys(("documents", "_pages", "processes"), "N")
+    return next((kind for end, kind in kinds.items() if name.endswith(end)), "VALUE")
+
+
+def settings_of(config: Path | None, flags: Mapping[str, Any], defaults: Mapping[str, Any] = NO_DEFAULTS) -> Settings:
     """The settings that a command was given; logging is set up by them.
+
+    Args:
+        flags: those of the command line; None: not given.
+        defaults: the command's own, where neither flag nor environment nor file says anything.
 
     Raises:
         SettingsError: one of them is wrong.
     """
-    settings = load({name: value for name, value in flags.items() if value is not None}, config)
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings = load(given, config, defaults)
     logs.configure(settings.log_level, settings.log_format)
     return settings

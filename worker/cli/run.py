@@ -26,12 +26,18 @@ def run(print_config: bool, config: Path | None, **flags: Any) -> None:
     Runs until SIGTERM or Ctrl-C: the batch under way is finished and committed, the group is left. Start as many as
     there are partitions, on as many machines as you like; --processes starts several here.
 
+    DURATION is 30s, 15m, 12h or 90d; BYTES is 512KiB, 10MiB or a number. Each flag is also a setting in the TOML file
+    (--max-age: max_age = "90d") and a variable (SIMHASH_DEDUP_MAX_AGE=90d).
+
     \b
-    Watch it:  curl localhost:9108/metrics    (and /healthz, /readyz)
+      simhash-dedup run --bootstrap-servers kafka:9092 --redis-url redis://redis:6379/0
+      simhash-dedup run --config dedup.toml --processes 4
+      simhash-dedup run --config dedup.toml --print-config     # what it comes to, and whether it is valid
+      curl localhost:9108/metrics                              # also /healthz and /readyz
     """
     settings = settings_of(config, flags)
     if print_config:
-        _print(settings)
+        click.echo(settings.toml())
     elif settings.processes > 1:
         sys.exit(supervise(settings))
     else:
@@ -48,9 +54,3 @@ def _run_one(settings: Settings) -> None:
     finally:
         if server:
             server.shutdown()
-
-
-def _print(settings: Settings) -> None:
-    for name, value in settings.printable().items():
-        shown = "# none" if value is None else f'"{value}"' if isinstance(value, str) else value
-        click.echo(f"# {name} = none" if value is None else f"{name} = {shown}")

@@ -22,7 +22,9 @@ NAMES = [
 @click.command()
 @click.option("--partitions", default=12, show_default=True, help="partitions of new topics: at most so many consumers")
 @click.option("--replication-factor", default=-1, help="copies of new topics [default: the broker's]")
-@click.option("--retention-days", default=30, show_default=True, help="how long new topics keep verdicts and dead letters")
+@click.option(
+    "--retention-days", default=30, show_default=True, help="how long new topics keep verdicts and dead letters"
+)
 @click.option("--dry-run", is_flag=True, help="create nothing, only say what is missing or wrong")
 @settings_options(NAMES)
 def topics(
