@@ -15,6 +15,9 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 CANDIDATES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 PAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 BITS = tuple(range(13))
+STAGES = ("decode", "extract", "fingerprint", "index", "commit")
+PAGE_STAGES = ("decode", "extract", "fingerprint")
+VERDICTS = (("unique", ""), ("duplicate", "exact"), ("duplicate", "near"))
 
 
 class Metrics:
@@ -23,7 +26,10 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._pages = Counter(
-            "simhash_dedup_pages", "Pages judged; kind: exact or near for duplicates", ["verdict", "kind"], registry=registry
+            "simhash_dedup_pages",
+            "Pages judged; kind: exact or near for duplicates, empty for unique pages",
+            ["verdict", "kind"],
+            registry=registry,
         )
         self._dead_letters = Counter(
             "simhash_dedup_dead_letters", "Records that could not be judged", ["stage"], registry=registry
@@ -36,14 +42,20 @@ class Metrics:
             registry=registry,
         )
         self._distance = Histogram(
-            "simhash_dedup_match_distance_bits", "Distance of duplicates to their match", buckets=BITS, registry=registry
+            "simhash_dedup_match_distance_bits",
+            "Distance of duplicates to their match",
+            buckets=BITS,
+            registry=registry,
         )
         self._candidates = Histogram(
             "simhash_dedup_candidates", "Stored fingerprints compared for a page", buckets=CANDIDATES, registry=registry
         )
         self._batch = Histogram("simhash_dedup_batch_pages", "Records in a batch", buckets=PAGES, registry=registry)
         self.index_documents = Gauge(
-            "simhash_dedup_index_documents", "Unique pages in the index", multiprocess_mode="livemostrecent", registry=registry
+            "simhash_dedup_index_documents",
+            "Unique pages in the index",
+            multiprocess_mode="livemostrecent",
+            registry=registry,
         )
         self._lag = Gauge(
             "simhash_dedup_consumer_lag",
@@ -58,6 +70,17 @@ class Metrics:
             multiprocess_mode="max",
             registry=registry,
         )
+
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Have all series from the start: a rate counts its first event, and no event is told from no worker."""
+        for verdict, kind in VERDICTS:
+            self._pages.labels(verdict, kind)
+        for stage in PAGE_STAGES:
+            self._dead_letters.labels(stage)
+        for stage in STAGES:
+            self._stage.labels(stage)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -76,7 +99,7 @@ class Metrics:
         """Count verdicts."""
         for page in pages:
             match = page.verdict.match
-            self._pages.labels(page.verdict.verdict, match.kind if match else "none").inc()
+            self._pages.labels(page.verdict.verdict, match.kind if match else "").inc()
             self._candidates.observe(page.candidates)
             if match:
                 self._distance.observe(match.distance)

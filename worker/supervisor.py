@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+STEADY_SECONDS = 120.0
+"""A consumer that ran for this long failed by chance: it is started again as soon as a new one."""
 STOP_SECONDS = 30.0
 NEEDS_OPERATOR = range(2, UNREACHABLE_EXIT_CODE)
 """Exit codes that a restart does not mend (see worker.errors)."""
@@ -42,6 +44,7 @@ class _Consumer:
 
     status: Status
     process: SpawnProcess
+    started: float
     pause: float = FIRST_PAUSE_SECONDS
     again_at: float | None = None
 
@@ -57,9 +60,11 @@ def supervise(settings: Settings) -> int:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory  # read by the children when they import the client
         registry = CollectorRegistry()
         MultiProcessCollector(registry, directory)
-        consumers = [_start(settings, Status()) for _ in range(settings.processes)]
-        server = http.serve(settings.metrics_address, registry, [c.status for c in consumers], settings.stuck_after)
+        statuses = [Status() for _ in range(settings.processes)]
+        server = http.serve(settings.metrics_address, registry, statuses, settings.stuck_after)
+        consumers: list[_Consumer] = []
         try:
+            consumers += [_start(settings, status) for status in statuses]
             return _watch(settings, consumers, stopping)
         finally:
             _stop(consumers)
@@ -71,7 +76,7 @@ def _start(settings: Settings, status: Status) -> _Consumer:
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_child, args=(settings, status))
     process.start()
-    return _Consumer(status, process)
+    return _Consumer(status, process, time.monotonic())
 
 
 def _child(settings: Settings, status: Status) -> None:
@@ -109,6 +114,8 @@ def _watch(settings: Settings, consumers: list[_Consumer], stopping: threading.E
 
 
 def _note_end(consumer: _Consumer, number: int, code: int) -> None:
+    if time.monotonic() - consumer.started > STEADY_SECONDS:
+        consumer.pause = FIRST_PAUSE_SECONDS
     log.error("consumer %d ended with %d; it is started again in %.0f s", number, code, consumer.pause)
     consumer.again_at = time.monotonic() + consumer.pause
     consumer.status.ready(assigned=False)
@@ -126,5 +133,3 @@ def _stop(consumers: list[_Consumer]) -> None:
         if consumer.process.exitcode is None:
             consumer.process.kill()
             consumer.process.join()
-
-
