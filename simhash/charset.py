@@ -255,7 +255,8 @@ def _codecs(encoding: str) -> tuple[str, ...]:
     """Python's names for a WHATWG name."""
     if encoding in _CODECS:
         return _CODECS[encoding]
-    return (webencodings.lookup(encoding).codec_info.name,)
+    found = webencodings.lookup(encoding)
+    return () if found is None else (found.codec_info.name,)
 
 
 def _sample(raw: bytes) -> bytes:

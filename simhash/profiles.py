@@ -18,12 +18,21 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import FOLDED, CharacterGrams, Normalisation, PairHashes, ScriptRuns, TokenPairs, Words, normalised_parts
+from simhash.features import (
+    FOLDED,
+    CharacterGrams,
+    Normalisation,
+    PairHashes,
+    ScriptRuns,
+    TokenPairs,
+    Words,
+    normalised_parts,
+)
 from simhash.fingerprint import fingerprint, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
 from simhash.segment import pieces
-from simhash.shingles import TOKEN_HASH, TokenShingles, Tokens, tokens_of
+from simhash.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
 from simhash.sketch import MinHashSketch
 from simhash.tally import GramMinima, GramSet, HashCounts, TextDigest
 
@@ -166,8 +175,9 @@ class Profile:
 
     def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
-        streams = isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation == FOLDED
-        return self.features if streams else None
+        if isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation == FOLDED:
+            return self.features
+        return None
 
     def _tally_of_whole(self, text: str) -> _Tally:
         body = "".join(normalised_parts(text, self.normalisation))

@@ -85,7 +85,9 @@ class MinHashSketch:
         """The sketch; None when every bin is empty."""
         if (minima == EMPTY).all():
             return None
-        bits = (_densified(minima) >> (np.arange(self.bins, dtype=np.uint64) % np.uint64(_BIT_POSITIONS))) & np.uint64(1)
+        bits = (_densified(minima) >> (np.arange(self.bins, dtype=np.uint64) % np.uint64(_BIT_POSITIONS))) & np.uint64(
+            1
+        )
         sketch = int.from_bytes(np.packbits(bits.astype(np.uint8)).tobytes())
         for key in self._band_keys(minima):
             sketch = sketch << BAND_BITS | key
@@ -95,7 +97,8 @@ class MinHashSketch:
         if not self.bands:
             return []
         groups = minima.reshape(-1, GROUP_BINS).min(axis=1)[: self.bands * self.rows].reshape(self.bands, self.rows)
-        keys = mix64((groups * MULTIPLIERS[: self.rows]).sum(axis=1, dtype=np.uint64)) >> np.uint64(64 - BAND_BITS)
+        sums = (groups * MULTIPLIERS[: self.rows]).sum(axis=1, dtype=np.uint64).astype(np.uint64)
+        keys = mix64(sums) >> np.uint64(64 - BAND_BITS)
         keys[(groups == EMPTY).all(axis=1)] = 0
         return [int(key) for key in keys]
 

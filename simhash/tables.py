@@ -279,7 +279,9 @@ def design(name: str, bits: int = 64) -> Design:
         if found := pattern.fullmatch(text):
             return make(int(found[1]), int(found[2]), bits, name)
     known = ", ".join(NAMES)
-    raise DesignError(f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB")
+    raise DesignError(
+        f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB"
+    )
 
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[int, int, int, str], Design]], ...] = (

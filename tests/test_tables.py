@@ -1,6 +1,6 @@
 """The permutation tables: what the designs promise, checked against all patterns of differing bits."""
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 from hypothesis import given
@@ -93,7 +93,7 @@ def test_cut_covers_its_bits_with_nearly_equal_blocks(start, width, data):
     parts = data.draw(st.integers(1, width))
     blocks = cut(start, width, parts)
     assert blocks[0].start == start
-    assert all(a.end == b.start for a, b in zip(blocks, blocks[1:], strict=False))
+    assert all(a.end == b.start for a, b in pairwise(blocks))
     assert blocks[-1].end == start + width
     assert max(b.width for b in blocks) - min(b.width for b in blocks) <= 1
 
@@ -103,7 +103,9 @@ def test_a_described_design_is_the_design(found):
     assert described(found.describe()) == found
 
 
-@pytest.mark.parametrize("name", ["", "0c0", "3c4", "c", "4c", "65c1", "99x99", "4x4r1", "2(3c4)", "2(3c2)r1", "four", "4c1r2"])
+@pytest.mark.parametrize(
+    "name", ["", "0c0", "3c4", "c", "4c", "65c1", "99x99", "4x4r1", "2(3c4)", "2(3c2)r1", "four", "4c1r2"]
+)
 def test_an_impossible_design_is_refused_by_name(name):
     with pytest.raises(DesignError):
         design(name)

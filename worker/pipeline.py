@@ -21,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from simhash.errors import IndexUnreachable, PageError, StaleObservation
@@ -154,7 +155,7 @@ class Pipeline:
             except BatchAborted:
                 return
 
-    # Poll ----------------------------------------------------------------------------------------------------------
+    # Poll --------------------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Poll until `DEPTH` batches are under way or nothing more is there."""
@@ -186,7 +187,7 @@ class Pipeline:
         for batch in self._under_way:
             batch.lost |= lost
 
-    # Judge and commit ------------------------------------------------------------------------------------------------
+    # Judge and commit --------------------------------------------------------------------------------------------
 
     def _settle_oldest(self, timeout: float) -> None:
         """When the oldest batch is prepared: judge it, commit it."""
@@ -249,7 +250,7 @@ class Pipeline:
         metrics.prepared(o for o in outcomes if isinstance(o, Prepared))
         metrics.rejected(o for o in outcomes if isinstance(o, Rejected))
 
-    # Checks ----------------------------------------------------------------------------------------------------------
+    # Checks ------------------------------------------------------------------------------------------------------
 
     def _fitting(self, batch: Batch, outcome: Outcome) -> Outcome:
         """Refuse, before the index is touched, a page whose outputs would not fit their topics."""
@@ -258,8 +259,8 @@ class Pipeline:
         headers = batch.headers[outcome.source]
         size = sum(len(name.encode()) + len(value) for name, value in headers)
         if size > self._settings.max_header_bytes:
-            limit = self._settings.max_header_bytes
-            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {limit:,}")
+            allowed = self._settings.max_header_bytes
+            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
         topic = self._settings.unique_topic
         if topic and (whole := self._record_bytes(batch, outcome.source)) > self._parts.largest[topic]:
             limit = self._parts.largest[topic]
@@ -274,10 +275,9 @@ class Pipeline:
         """A page that failed by chance only now, but is in the index from before, must not become a dead letter."""
         for outcome in outcomes:
             if isinstance(outcome, Rejected) and outcome.by_chance:
-                place = outcome.source
-                journalled = self._with_index(lambda: self._parts.index.journalled(Position(_partition(place), place.offset)))
-                if journalled:
-                    raise BatchAborted(f"{place.topic}[{place.partition}]@{place.offset} {outcome.message}; read again")
+                position = Position(_partition(outcome.source), outcome.source.offset)
+                if self._with_index(partial(self._parts.index.journalled, position)):
+                    raise BatchAborted(f"{position} {outcome.message}, but was judged before: it is read again")
 
     def _check_positions(self) -> None:
         """A gained partition must begin at or above the index's mark: below it, verdicts are out already."""
@@ -289,7 +289,7 @@ class Pipeline:
             self._committed[partition] = position
             self._unchecked.pop(0)
 
-    # Failure -----------------------------------------------------------------------------------------------------------
+    # Failure -----------------------------------------------------------------------------------------------------
 
     def _with_index(self, action: Callable[[], T]) -> T:
         """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group."""
@@ -336,7 +336,7 @@ class Pipeline:
         self._parts.status.progress()
         self._stopping.wait(self._pause_seconds)
 
-    # Seen from outside ---------------------------------------------------------------------------------------------------
+    # Seen from outside -------------------------------------------------------------------------------------------
 
     def _housekeeping(self) -> None:
         if time.monotonic() < self._next_housekeeping:
@@ -376,7 +376,7 @@ def _too_large(page: Prepared, message: str) -> Rejected:
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:
     topic, number = partition
     return (
-        f"group {settings.group_id} stands at offset {position} of {topic}[{number}], below the mark {mark} up to which "
-        f"index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. If it is "
-        f"meant, stop all workers and announce it: simhash-dedup index rewind {topic}"
+        f"group {settings.group_id} stands at offset {position} of {topic}[{number}], below the mark {mark} up to "
+        f"which index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. "
+        f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic}"
     )

@@ -62,12 +62,12 @@ class RedisIndex:
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
     ) -> None:
-        self._client = client
+        self._client: Any = client  # its types say "bytes or str" of every answer; ours are all bytes
         self._layout = Layout(name, spec)
         self._generation = generation
         self._retention = retention
         self._clock = clock
-        self._script = client.register_script(_SCRIPT)
+        self._script: Any = client.register_script(_SCRIPT)
         self._script_layout = dict(self._layout.for_script())
         self._call_pages = MAX_CALL_PAGES // 4
 
@@ -89,7 +89,7 @@ class RedisIndex:
     def mark(self, partition: Partition) -> int | None:
         """See `Index.mark`."""
         with translated():
-            mark: bytes | None = self._client.hget(self._layout.journal(partition), "mark")
+            mark = self._client.hget(self._layout.journal(partition), "mark")
         return None if mark is None else int(mark)
 
     def marks(self) -> dict[Partition, int]:
@@ -155,7 +155,7 @@ class RedisIndex:
         }
         arguments = [self._layout.name, self._generation, msgspec.json.encode(layout), partitions, *pages]
         with translated():
-            found: list[bytes] = self._script(keys=[self._layout.meta], args=arguments)
+            found = self._script(keys=[self._layout.meta], args=arguments)
         return [self._layout.answer(a, e.fingerprint is not None) for a, e in zip(found, entries, strict=True)]
 
     def _partitions(
@@ -256,10 +256,10 @@ def check_server(client: redis.Redis) -> None:
         raise IndexMisconfigured("this Redis is part of a cluster: the index needs one primary that holds all its keys")
 
 
-def encoding_advice(client: redis.Redis, longest_record: int = 512) -> list[str]:
+def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
     """What in the server's settings makes the index larger than it need be; empty when nothing does."""
     try:
-        settings: dict[str, Any] = client.config_get("*list*", "*zip*")
+        settings = client.config_get("*list*", "*zip*")
     except redis.ResponseError:
         return []  # managed servers hide CONFIG
     wanted = {"zset-max-@-entries": 128, "hash-max-@-value": longest_record}
@@ -303,7 +303,7 @@ def _fault(message: str) -> IndexFault:
     return IndexFault(f"Redis: {message}")
 
 
-def _create(client: redis.Redis, name: str, spec: IndexSpec) -> dict[str, str]:
+def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:
     """Write the meta hash if there is none, as one step; return what is stored."""
     key = f"{name}:meta"
     fields = _fields_of(spec)
@@ -321,7 +321,7 @@ def _create(client: redis.Redis, name: str, spec: IndexSpec) -> dict[str, str]:
     return _meta(client, name)
 
 
-def _meta(client: redis.Redis, name: str) -> dict[str, str]:
+def _meta(client: Any, name: str) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in client.hgetall(f"{name}:meta").items()}
 
 

@@ -256,4 +256,3 @@ def _out_of_range(error: Exception, settings: Settings) -> str:
         "retention removed pages that were not read yet. To read it from its beginning: stop all workers of the "
         "group, announce it (simhash-dedup index rewind), set the group's offsets, and start again"
     )
-
