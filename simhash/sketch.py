@@ -96,8 +96,10 @@ class MinHashSketch:
     def _band_keys(self, minima: NDArray[np.uint64]) -> list[int]:
         if not self.bands:
             return []
-        groups = minima.reshape(-1, GROUP_BINS).min(axis=1)[: self.bands * self.rows].reshape(self.bands, self.rows)
-        sums = (groups * MULTIPLIERS[: self.rows]).sum(axis=1, dtype=np.uint64).astype(np.uint64)
+        groups: NDArray[np.uint64] = (
+            minima.reshape(-1, GROUP_BINS).min(axis=1)[: self.bands * self.rows].reshape(self.bands, self.rows)
+        )
+        sums: NDArray[np.uint64] = (groups * MULTIPLIERS[: self.rows]).sum(axis=1, dtype=np.uint64)
         keys = mix64(sums) >> np.uint64(64 - BAND_BITS)
         keys[(groups == EMPTY).all(axis=1)] = 0
         return [int(key) for key in keys]

@@ -5,10 +5,9 @@ from random import Random
 
 import pytest
 
-from simhash.index import Entry
+from simhash.index import Entry, Relation
 from simhash.profiles import profile
 from simhash.tables import design
-from tests.pages import relation
 from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until, working
 
@@ -57,7 +56,7 @@ def assert_each_answered_once(stream, count=COUNT):
 def assert_guarantees(verdicts):
     """G1 and G2, by brute force over the verdicts of a stream."""
     found = profile("default")
-    rule = relation(design("4", found.bits), found.reach, found.verifier_reach)
+    rule = Relation(design("6", found.bits), found.reach, found.verifier_reach, found.verifier_bits, found.bands)
 
     def entry_of(v):
         return Entry(
