@@ -122,5 +122,7 @@ def _densified(minima: NDArray[np.uint64]) -> NDArray[np.uint64]:
 @cache
 def _donors(bins: int) -> NDArray[np.intp]:
     """The bins that each bin asks in turn, shape (bins, _ATTEMPTS); 1 MB for 128."""
-    asking = np.arange(bins, dtype=np.uint64)[:, None] * np.uint64(1024) + np.arange(1, _ATTEMPTS + 1, dtype=np.uint64)
-    return (mix64(asking * _GOLDEN) % np.uint64(bins)).astype(np.intp)
+    bin_numbers: NDArray[np.uint64] = np.arange(bins, dtype=np.uint64)
+    attempts: NDArray[np.uint64] = np.arange(1, _ATTEMPTS + 1, dtype=np.uint64)
+    asking = np.add.outer(bin_numbers * np.uint64(1024), attempts) * _GOLDEN
+    return (mix64(asking) % np.uint64(bins)).astype(np.intp)
