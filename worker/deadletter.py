@@ -19,16 +19,27 @@ RECORD_OVERHEAD_BYTES = 512
 def dead_letter(
     rejection: Rejected, key: bytes | None, value: bytes | None, headers: Headers, topic: str, limit: int
 ) -> Outgoing:
-    """The record for the dead-letter topic, whose largest message is `limit` bytes."""
+    """The record for the dead-letter topic, whose largest message is `limit` bytes.
+
+    What is too large for it is left out, the value first, then the headers, then the key; a digest stands for a value
+    or key that is not there, and a header `__connect.errors.value` (`.key`) says so.
+    """
     reasons = _reasons(rejection)
     kept = [header for header in headers if not header[0].startswith(PREFIX)]
     whole = Outgoing(topic, key, value, kept + reasons)
-    if value is None:
-        # The client cannot send a record with neither key nor value; a tombstone's letter says what it was.
+    if key is None and value is None:
+        # The client cannot send a record with neither; the letter says what it was.
         return whole._replace(value=b"", headers=[*whole.headers, (PREFIX + "value", b"null")])
-    if _size(whole) <= limit:
-        return whole
-    return Outgoing(topic, _digest(key), _digest(value), reasons)
+    without_value = whole._replace(value=_digest(value), headers=[*whole.headers, *_said("value", value)])
+    without_headers = without_value._replace(headers=reasons + _said("value", value))
+    for letter in (whole, without_value, without_headers):
+        if _size(letter) <= limit:
+            return letter
+    return without_headers._replace(key=_digest(key), headers=[*without_headers.headers, *_said("key", key)])
+
+
+def _said(what: str, data: bytes | None) -> Headers:
+    return [] if _digest(data) == data else [(f"{PREFIX}{what}", b"digest")]
 
 
 def _reasons(rejection: Rejected) -> Headers:

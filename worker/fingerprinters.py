@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
@@ -28,13 +28,14 @@ PAGES_PER_CHILD = 200_000
 """A child is replaced after so many pages: native parsers that leak a little never leak much."""
 
 Outcome = Prepared | Rejected
+Prepare = Callable[[RawRecord, Recipe], Outcome]
 
 
-def _prepare_chunk(records: Sequence[RawRecord], recipe: Recipe) -> list[Outcome]:
-    return [_prepare_one(record, recipe) for record in records]
+def _prepare_chunk(records: Sequence[RawRecord], recipe: Recipe, prepare: Prepare) -> list[Outcome]:
+    return [_prepare_one(record, recipe, prepare) for record in records]
 
 
-def _prepare_one(record: RawRecord, recipe: Recipe) -> Outcome:
+def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome:
     try:
         return prepare(record, recipe)
     except MemoryError:
@@ -89,13 +90,18 @@ class Pending:
 
 
 class Fingerprinters:
-    """A pool of `processes` children that prepare records after `recipe`, each page within `deadline` seconds."""
+    """A pool of `processes` children that prepare records after `recipe`, each page within `deadline` seconds.
 
-    def __init__(self, recipe: Recipe, processes: int, deadline: float) -> None:
+    Args:
+        prepare: what the children do to a record; importable, as it is looked up by its name there.
+    """
+
+    def __init__(self, recipe: Recipe, processes: int, deadline: float, prepare: Prepare = prepare) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes
         self._recipe = recipe
+        self._prepare = prepare
         self._deadline = deadline
         self._pool = ProcessPool(
             max_workers=processes, max_tasks=PAGES_PER_CHILD // CHUNK_PAGES, initializer=_start_child, context=context
@@ -125,12 +131,16 @@ class Fingerprinters:
         self._pool.join()
 
     def _part(self, records: Sequence[RawRecord], alone: bool = False) -> _Part:
-        future = self._pool.schedule(_prepare_chunk, args=[records, self._recipe], timeout=self._deadline)
+        future = self._pool.schedule(
+            _prepare_chunk, args=[records, self._recipe, self._prepare], timeout=self._deadline
+        )
         return _Part(records, future, alone)
 
     def _rejection(self, record: RawRecord, error: BaseException) -> Rejected:
         if isinstance(error, TimeoutError):
             message = f"took longer than page_deadline = {self._deadline:g} s, twice"
+        elif isinstance(error, MemoryError):
+            message = "ran out of memory, twice"
         else:
             message = f"ended its process, twice: {error}"
         return Rejected(record.source, "extract", type(error).__name__, message, by_chance=True)

@@ -21,7 +21,7 @@ from simhash.profiles import profile as find_profile
 from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records import Page, RawRecord, Source
-from worker.verdict import Match, Verdict, source_fields
+from worker.verdict import Match, Verdict, hexadecimal, source_fields
 
 
 class Recipe(NamedTuple):
@@ -163,8 +163,8 @@ def _verdict(page: Prepared, answer: Answer, profile: Profile) -> Verdict:
         id=page.id,
         verdict="unique" if isinstance(decision, Unique) else "duplicate",
         match=_match(page, decision) if isinstance(decision, Duplicate) else None,
-        fingerprint=_hex(signature.fingerprint, profile.bits),
-        verifier=_hex(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
+        fingerprint=hexadecimal(signature.fingerprint, profile.bits),
+        verifier=hexadecimal(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
         digest=signature.digest,
         features=signature.features,
         profile=f"{profile.name}/{profile.version}",
@@ -186,7 +186,3 @@ def _match(page: Prepared, decision: Duplicate) -> Match:
         fetched_at=record.fetched_at,
         seq=record.seq,
     )
-
-
-def _hex(value: int | None, bits: int) -> str | None:
-    return None if value is None else f"{value:0{-(-bits // 4)}x}"

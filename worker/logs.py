@@ -30,4 +30,6 @@ def configure(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("kafka").setLevel("WARNING" if level != "debug" else "INFO")
+    # Kafka's client reports each of its attempts to connect as an error; what comes of them we say ourselves.
+    logging.getLogger("kafka").setLevel("INFO" if level == "debug" else "WARNING")
+    logging.getLogger("kafka.net").setLevel("INFO" if level == "debug" else "CRITICAL")

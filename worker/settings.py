@@ -15,7 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -111,11 +120,11 @@ class Settings(BaseSettings):
     )
     kafka_username: str | None = Field(None, description="SASL user name")
     kafka_password: SecretStr | None = Field(None, description="SASL password (better in the environment than a flag)")
-    kafka_ca_file: Path | None = Field(
+    kafka_ca_file: FilePath | None = Field(
         None, description="PEM file of the authority that signed the brokers' certificates"
     )
-    kafka_cert_file: Path | None = Field(None, description="PEM file of this client's certificate")
-    kafka_key_file: Path | None = Field(None, description="PEM file of this client's key")
+    kafka_cert_file: FilePath | None = Field(None, description="PEM file of this client's certificate")
+    kafka_key_file: FilePath | None = Field(None, description="PEM file of this client's key")
 
     # Index
     redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] = Field(

@@ -75,3 +75,8 @@ def decode(data: bytes) -> Verdict:
 def source_fields(source: Source) -> SourceFields:
     """A source as the verdict writes it."""
     return SourceFields(*source)
+
+
+def hexadecimal(value: int | None, bits: int) -> str | None:
+    """A fingerprint or verifier of `bits` bits as verdicts write it: most significant first, with all its zeros."""
+    return None if value is None else f"{value:0{-(-bits // 4)}x}"

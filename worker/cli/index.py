@@ -12,10 +12,12 @@ import click
 import msgspec
 
 from simhash.index import Neighbour, Partition
+from simhash.index.interface import BAND_BITS
 from simhash.index.redis import RedisIndex, existing_index
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.settings import Settings
 from worker.stores import connect
+from worker.verdict import hexadecimal
 
 
 def opened(settings: Settings) -> RedisIndex:
@@ -30,7 +32,12 @@ def opened(settings: Settings) -> RedisIndex:
 def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None:
     """Show what the index holds within reach of a fingerprint (hex, as verdicts have it) or of a stored URL.
 
-    A URL is looked for in all records, which takes a while in a large index. Exit code 1 when nothing is found.
+    Each line: the distance in bits, the fingerprint (or digest, of a page too short for one), the number, the URL. A
+    URL is looked for in all records, which takes a while in a large index. Exit code 1 when nothing is found.
+
+    \b
+      simhash-dedup inspect https://example.com/page
+      simhash-dedup inspect 57a843f31c06a026 --json
     """
     index = opened(settings_of(config, flags))
     found = _near(index, what)
@@ -52,14 +59,14 @@ def _near(index: RedisIndex, what: str) -> list[Neighbour]:
 
 
 def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str:
-    record, bits = neighbour.record, index.spec.relation.design.bits
-    fingerprint = None if neighbour.fingerprint is None else f"{neighbour.fingerprint:0{-(-bits // 4)}x}"
+    record, relation = neighbour.record, index.spec.relation
+    fingerprint = hexadecimal(neighbour.fingerprint, relation.design.bits)
     if not as_json:
         return f"{neighbour.distance:3d}  {fingerprint or record.digest}  seq {record.seq}  {record.url}"
     fields = {
         "distance": neighbour.distance,
         "fingerprint": fingerprint,
-        "verifier": None if record.verifier is None else f"{record.verifier:016x}",
+        "verifier": hexadecimal(record.verifier, relation.verifier_bits + BAND_BITS * relation.bands),
         "digest": record.digest,
         "seq": record.seq,
         "inserted_ms": record.inserted_ms,
@@ -88,6 +95,10 @@ def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | N
 
     Workers refuse to judge pages whose verdicts are committed; this says that it is meant. Stop all workers of the
     group first. Pages that are in the index keep their `unique` verdict and number; others are judged anew.
+
+    \b
+      simhash-dedup index rewind pages                        # all partitions, from their beginning
+      simhash-dedup index rewind pages --partition 3 --to 1200
     """
     found = opened(settings_of(config, flags))
     rewound = list(_rewind(found, topic, partition, offset))

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
 from worker.cli.run import run
@@ -48,7 +49,7 @@ def commands() -> None:
     """
 
 
-for command in (run, file, topics, index, inspect):
+for command in (run, file, topics, index, inspect, evaluate):
     commands.add_command(command)
 
 

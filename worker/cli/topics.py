@@ -12,6 +12,7 @@ from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.kafka.topics import ensure_topics, plans
 from worker.settings import Settings
 
+BROKER_DEFAULT = -1
 NAMES = [
     name
     for name in Settings.model_fields
@@ -20,24 +21,43 @@ NAMES = [
 
 
 @click.command()
-@click.option("--partitions", default=12, show_default=True, help="partitions of new topics: at most so many consumers")
-@click.option("--replication-factor", default=-1, help="copies of new topics [default: the broker's]")
 @click.option(
-    "--retention-days", default=30, show_default=True, help="how long new topics keep verdicts and dead letters"
+    "--partitions",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="partitions of new topics: at most so many consumers",
+)
+@click.option("--replication-factor", type=click.IntRange(1), help="copies of new topics  [default: the broker's]")
+@click.option(
+    "--retention-days",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="how long new topics keep verdicts and dead letters",
 )
 @click.option("--dry-run", is_flag=True, help="create nothing, only say what is missing or wrong")
 @settings_options(NAMES)
 def topics(
-    partitions: int, replication_factor: int, retention_days: int, dry_run: bool, config: Path | None, **flags: Any
+    partitions: int,
+    replication_factor: int | None,
+    retention_days: int,
+    dry_run: bool,
+    config: Path | None,
+    **flags: Any,
 ) -> None:
     """Create the topics that are missing, and say what is wrong with those that exist.
 
     Nothing of an existing topic is changed. Exit code 1 when something remains to be done.
+
+    \b
+      simhash-dedup topics --bootstrap-servers kafka:9092 --partitions 24 --replication-factor 3
+      simhash-dedup topics --config dedup.toml --dry-run      # only say what is missing or wrong
     """
     settings = settings_of(config, flags)
     wanted = plans(settings, partitions, retention_days)
     remains = False
-    for line in ensure_topics(settings, wanted, replication_factor, dry_run):
+    for line in ensure_topics(settings, wanted, replication_factor or BROKER_DEFAULT, dry_run):
         click.echo(line)
         remains |= line.startswith(("wrong:", "missing:"))
     sys.exit(1 if remains else 0)
