@@ -1,0 +1,105 @@
+"""Children that hang, die or run out of memory on a page: it is tried once more alone, the others are not touched."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.stream import until
+from worker import judge
+from worker.fingerprinters import CHUNK_PAGES, Fingerprinters
+from worker.judge import Prepared, Recipe, Rejected
+from worker.page import Limits
+from worker.records import RawRecord, Source
+
+RECIPE = Recipe("default", "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+DEADLINE_SECONDS = 2.0
+
+
+def prepare(record, recipe):
+    """What the children of these tests do: as a page's text says, or the real thing."""
+    match record.value:
+        case bytes(text) if text.startswith(b"hang "):
+            Path(os.fsdecode(text[5:])).write_text(str(os.getpid()))
+            signal.sigwait([signal.SIGUSR1])
+        case b"hang":
+            signal.sigwait([signal.SIGUSR1])
+        case b"die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case b"leave":
+            os._exit(3)
+        case b"no memory":
+            raise MemoryError
+        case b"odd":
+            raise ZeroDivisionError("an accident")
+    return judge.prepare(record, recipe)
+
+
+def record(offset, value):
+    return RawRecord(Source("t", 0, offset, None), None, value)
+
+
+def good(offset):
+    return record(offset, b'{"url":"http://x/%d","text":"some text"}' % offset)
+
+
+def outcomes(pool, records):
+    pending = pool.submit(records)
+    while not pending.ready(1.0):
+        pass
+    return pending.results()
+
+
+@pytest.fixture(scope="module")
+def pool():
+    made = Fingerprinters(RECIPE, processes=2, deadline=DEADLINE_SECONDS, prepare=prepare)
+    yield made
+    made.close()
+
+
+def test_results_come_in_the_order_of_the_records(pool):
+    found = outcomes(pool, [good(n) for n in range(5 * CHUNK_PAGES + 3)])
+    assert [o.source.offset for o in found] == list(range(5 * CHUNK_PAGES + 3))
+    assert all(isinstance(o, Prepared) for o in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (b"hang", "TimeoutError", "longer than page_deadline = 2 s, twice"),
+        (b"die", "ProcessExpired", "ended its process, twice"),
+        (b"leave", "ProcessExpired", "ended its process, twice"),
+        (b"no memory", "MemoryError", "ran out of memory, twice"),
+    ],
+)
+def test_a_page_that_takes_its_child_down_is_rejected_and_its_neighbours_are_not(pool, value, error, message):
+    records = [good(0), record(1, value), *(good(n) for n in range(2, 40))]
+    found = outcomes(pool, records)
+    assert [o.source.offset for o in found] == list(range(40))
+    rejected = [o for o in found if isinstance(o, Rejected)]
+    assert [(o.source.offset, o.stage, o.error, o.by_chance) for o in rejected] == [(1, "extract", error, True)]
+    assert message in rejected[0].message
+
+
+def test_an_unforeseen_failure_rejects_the_page_and_no_other(pool):
+    good_one, odd = outcomes(pool, [good(0), record(1, b"odd")])
+    assert isinstance(good_one, Prepared)
+    assert (odd.stage, odd.error, odd.by_chance) == ("fingerprint", "ZeroDivisionError", False)
+    assert "an accident" in odd.message
+
+
+def test_a_batch_without_records_is_ready_at_once(pool):
+    assert outcomes(pool, []) == []
+
+
+def test_close_ends_a_child_that_hangs(tmp_path):
+    pid_file = tmp_path / "pid"
+    pool = Fingerprinters(RECIPE, processes=1, deadline=600.0, prepare=prepare)
+    (found,) = outcomes(pool, [good(0)])
+    assert isinstance(found, Prepared)
+    pool.submit([record(0, b"hang " + bytes(pid_file))])
+    pid = int(until(lambda: pid_file.exists() and pid_file.read_text(), "the child hangs"))
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
