@@ -95,13 +95,18 @@ class Stream:
         }
         return os.environ | {f"SIMHASH_DEDUP_{n.upper()}": v for n, v in (values | self.settings).items()}
 
-    def create(self) -> None:
-        """Make the topics."""
-        topics = {self.verdict_topic: {}, self.dead_letter_topic: {}, self.input_topic: {}}
+    def create(self, **unique_topic: str) -> None:
+        """Make the topics; the keywords are Kafka's settings of the topic of unique pages, _ for a dot."""
+        topics: dict[str, dict[str, str]] = {self.verdict_topic: {}, self.dead_letter_topic: {}, self.input_topic: {}}
         if unique := self.settings.get("unique_topic"):
-            topics[unique] = {}
+            topics[unique] = {name.replace("_", "."): value for name, value in unique_topic.items()}
         with closing_admin(self.bootstrap_servers) as admin:
-            missing = {t: {"num_partitions": self.partitions} for t in topics if t not in admin.list_topics()}
+            there = admin.list_topics()
+            missing = {
+                topic: {"num_partitions": self.partitions, "configs": configs}
+                for topic, configs in topics.items()
+                if topic not in there
+            }
             admin.create_topics(missing, wait_for_metadata=True)
 
     def beside(self, name: str) -> "Stream":

@@ -1,0 +1,209 @@
+"""The loop, step by step, on a real broker: what the guarantees need beyond kills (test_exactly_once.py)."""
+
+import json
+import threading
+from concurrent.futures import Future
+from random import Random
+
+import pytest
+from kafka import KafkaProducer
+from prometheus_client import CollectorRegistry
+
+from simhash.index import IndexSpec, Relation
+from simhash.index.memory import MemoryIndex
+from simhash.profiles import profile
+from simhash.tables import design
+from tests.stream import Stream, json_page, texts, until
+from worker.consumer import recipe
+from worker.fingerprinters import Pending, _Part
+from worker.judge import Rejected, prepare
+from worker.kafka import Session, largest_messages
+from worker.metrics import Metrics
+from worker.pipeline import Parts, Pipeline
+from worker.settings import load
+from worker.status import Status
+
+DEFAULT = profile("default")
+
+
+class Crash(Exception):
+    """What a test lets happen in the middle of the loop."""
+
+
+class Here:
+    """Fingerprinters without children: in this process, at once; `spoil` may change an outcome."""
+
+    def __init__(self, made, spoil=lambda outcome: outcome):
+        self.recipe, self.spoil = made, spoil
+
+    def submit(self, records):
+        done = Future()
+        done.set_result([self.spoil(prepare(record, self.recipe)) for record in records])
+        return Pending(self, [_Part(records, done)])
+
+    def retried(self, part):
+        yield part
+
+
+@pytest.fixture
+def stream(kafka_server, redis_server, name):
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"unique_topic": f"{name}.unique"})
+    made.create(max_message_bytes="1000000")
+    return made
+
+
+@pytest.fixture
+def index():
+    relation = Relation(design("6"), DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
+    return MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000))
+
+
+def settings_of(stream, **more):
+    prefix = "SIMHASH_DEDUP_"
+    flags = {n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)}
+    return load(flags | more)
+
+
+def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", **more):
+    """Run the loop in a thread until `count` records are answered, or it crashes at a step."""
+    settings, stopping, failure = settings_of(stream, **more), threading.Event(), []
+
+    def on_step(step):
+        if step == crash_at:
+            raise Crash
+
+    parts = Parts(
+        settings=settings,
+        profile=DEFAULT,
+        index=index,
+        fingerprinters=Here(recipe(settings, DEFAULT), spoil),
+        open_session=lambda: Session(settings, stream.name),
+        largest=largest_messages(settings),
+        metrics=Metrics(CollectorRegistry()),
+        status=Status(),
+        on_step=on_step,
+    )
+
+    def work():
+        try:
+            Pipeline(parts, stopping).run()
+        except Exception as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        if crash_at:
+            until(lambda: failure, "the crash")
+        else:
+            until(lambda: failure or sum(stream.answers().values()) >= count, f"{count} answers")
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    if failure and not isinstance(failure[0], Crash):
+        raise failure[0]
+    return parts
+
+
+def test_the_unique_topic_holds_the_unique_pages_as_they_came(stream, index):
+    records = [json_page(n, text) for n, text in enumerate(texts(40, Random(5)))]
+    stream.send(records, headers=[("traceparent", b"00-1-2-01")])
+    run(stream, index, 40)
+    unique = [v["source"]["offset"] for v in stream.verdicts() if v["verdict"] == "unique"]
+    assert 0 < len(unique) < 40
+    found = stream.committed(stream.settings["unique_topic"])
+    assert [(row.key, row.value) for row in found] == [records[offset] for offset in sorted(unique)]
+    assert all(("traceparent", b"00-1-2-01") in row.headers for row in [*found, *stream.committed()])
+
+
+def test_a_page_that_the_unique_topic_cannot_take_is_refused_before_the_index(stream, index):
+    """An inserted page must never become a dead letter, and a batch must not fail for ever."""
+    big = "unlike anything " * 80_000
+    stream.send([json_page(0, big), json_page(1, "something small " * 50)])
+    run(stream, index, 2)
+    (letter,) = stream.committed(stream.dead_letter_topic)
+    headers = dict(letter.headers)
+    assert stream.settings["unique_topic"].encode() in headers["__connect.errors.exception.message"]
+    assert index.documents() == 1
+
+
+def test_headers_too_many_for_a_verdict_are_refused_before_the_index(stream, index):
+    stream.send([json_page(0, "a page " * 50)], headers=[("x", b"y" * 70_000)])
+    run(stream, index, 1)
+    (letter,) = stream.committed(stream.dead_letter_topic)
+    assert b"max_header_bytes" in dict(letter.headers)["__connect.errors.exception.message"]
+    assert index.documents() == 0
+
+
+def test_a_page_that_is_judged_and_then_fails_by_chance_is_no_dead_letter(stream, index):
+    """It is in the index; others may be its duplicates."""
+    stream.send([json_page(0, "a page that is stored " * 30)])
+    run(stream, index, 0, crash_at="begun")
+    assert index.documents() == 1
+    spoiled = []
+
+    def once(outcome):
+        if spoiled:
+            return outcome
+        spoiled.append(outcome)
+        return Rejected(outcome.source, "extract", "TimeoutError", "took too long, twice", by_chance=True)
+
+    run(stream, index, 1, spoil=once)
+    assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
+    assert stream.committed(stream.dead_letter_topic) == []
+
+
+def test_a_page_that_fails_by_chance_and_was_never_judged_is_a_dead_letter(stream, index):
+    stream.send([json_page(0, "a page " * 30)])
+    run(
+        stream,
+        index,
+        1,
+        spoil=lambda o: Rejected(o.source, "extract", "TimeoutError", "took too long, twice", by_chance=True),
+    )
+    assert len(stream.committed(stream.dead_letter_topic)) == 1
+
+
+def test_a_crash_before_the_commit_leaves_nothing_to_see(stream, index):
+    stream.send([json_page(n, text) for n, text in enumerate(texts(10, Random(2)))])
+    run(stream, index, 0, crash_at="offsets")
+    assert stream.committed() == []
+    run(stream, index, 10)
+    assert sorted(stream.answers().values()) == [1] * 10
+
+
+def test_records_of_an_aborted_producer_are_never_read(stream, index):
+    producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers, transactional_id=f"{stream.name}-upstream")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(stream.input_topic, value=json_page(0, "aborted " * 40)[1])
+    producer.flush()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send(stream.input_topic, value=json_page(1, "committed " * 40)[1])
+    producer.commit_transaction()
+    producer.close()
+    run(stream, index, 1)
+    assert [v["id"] for v in stream.verdicts()] == ["1"]
+
+
+def test_the_latest_start_skips_what_was_there(stream, index):
+    stream.send([json_page(0, "old " * 40)])
+    settings = settings_of(stream, start="latest")
+    session = Session(settings, stream.name)
+    try:
+        gained = until(lambda: session.poll(0.5, 10).gained, "an assignment")
+        assert [assigned.position for assigned in gained] == [1]
+    finally:
+        session.close()
+
+
+def test_lag_and_commits_are_measured(stream, index):
+    stream.send([json_page(n, text) for n, text in enumerate(texts(10, Random(3)))])
+    parts = run(stream, index, 10)
+    value = parts.metrics.registry.get_sample_value
+    judged = sum(json.loads(row.value)["verdict"] == "unique" for row in stream.committed())
+    assert value("simhash_dedup_pages_total", {"verdict": "unique", "kind": ""}) == judged
+    assert value("simhash_dedup_last_commit_timestamp_seconds") > 1.7e9
+    assert value("simhash_dedup_stage_seconds_count", {"stage": "commit"}) >= 1
