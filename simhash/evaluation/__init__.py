@@ -1,0 +1,34 @@
+"""How good a fingerprint is: signatures and known pairs in, figures out. No files, no clock, no processes.
+
+truth       which pairs of pages are near-duplicates, by Jaccard similarity or by people's labels
+search      every pair of the set compared: which the index would find, and how far apart all are
+figures     recall, precision and false pairs, by language, by Jaccard band and by length
+substring   longest common substring, the verifier to compare others with
+"""
+
+from simhash.evaluation.figures import BANDS, LENGTHS, Band, Figures, figures_by_language, recall_by_length
+from simhash.evaluation.search import Found, Histograms, Rule, Search, SignatureTable, histograms, search
+from simhash.evaluation.substring import common_share, longest_common_substring
+from simhash.evaluation.truth import KnownPairs, Reading, Truth, make_truth
+
+__all__ = [
+    "BANDS",
+    "LENGTHS",
+    "Band",
+    "Figures",
+    "Found",
+    "Histograms",
+    "KnownPairs",
+    "Reading",
+    "Rule",
+    "Search",
+    "SignatureTable",
+    "Truth",
+    "common_share",
+    "figures_by_language",
+    "histograms",
+    "longest_common_substring",
+    "make_truth",
+    "recall_by_length",
+    "search",
+]

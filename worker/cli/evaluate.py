@@ -1,0 +1,264 @@
+"""`simhash-dedup evaluate`: how good a profile is on pages whose near-duplicates are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from simhash.errors import DesignError
+from simhash.evaluation import Truth, make_truth
+from simhash.profiles import PROFILES, Profile
+from simhash.tables import Design
+from simhash.tables import design as find_design
+from worker.assessment import Assessment, Bench, as_json, assess, design_for, with_common_substrings
+from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.consumer import recipe
+from worker.errors import InputError, SettingsError
+from worker.evaluation import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
+from worker.settings import Settings
+from worker.stores import configured_design, configured_profile
+
+NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", *LOGGING)
+DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
+FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+OUT = click.Path(path_type=Path, dir_okay=False)
+LARGEST_K = 62
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be evaluated on what."""
+
+    corpus: Corpus
+    truth: Truth
+    ks: Sequence[int]
+    least_share: float | None
+
+
+@click.command()
+@click.option("--pages", type=FILE, multiple=True, required=True, help="pages, JSONL (.gz, .zst) (repeatable)")
+@click.argument("more_pages", type=FILE, nargs=-1, metavar="[FILE]...")
+@click.option("--pairs", type=FILE, required=True, help="every pair of Jaccard >= 0.5: a, b, jaccard")
+@click.option("--labels", type=FILE, help='people\'s word on pairs: a, b, label ("duplicate" or "different")')
+@click.option("--profile", "profiles", type=click.Choice(PROFILES), multiple=True, help="which  [default: default]")
+@click.option(
+    "--k", "ks", type=click.IntRange(0, LARGEST_K), multiple=True, help="also at this Hamming distance (repeatable)"
+)
+@click.option(
+    "--lcs",
+    "least_share",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="also with longest common substrings as verifier: at least SHARE of the shorter text",
+)
+@click.option("--json", "json_path", type=OUT, help="write all figures and histograms")
+@click.option("--plot", "plots", type=click.Path(path_type=Path, file_okay=False), help="draw them here, as PNG")
+@click.option("--quiet", "-q", is_flag=True, help="no progress and no tables")
+@settings_options(NAMES, DEFAULTS)
+def evaluate(
+    pages: tuple[Path, ...],
+    more_pages: tuple[Path, ...],
+    pairs: Path,
+    labels: Path | None,
+    profiles: tuple[str, ...],
+    ks: tuple[int, ...],
+    least_share: float | None,
+    json_path: Path | None,
+    plots: Path | None,
+    quiet: bool,
+    config: Path | None,
+    **options: Any,
+) -> None:
+    """Measure recall, precision and false pairs on pages whose near-duplicates are known.
+
+    Pages are read, extracted and fingerprinted as a worker does it; then every pair of the set is compared, none is
+    sampled. What counts is what the index would answer (pages must meet in a table, be within reach, and have
+    verifiers that agree); beside it stands `raw`, the same with every pair compared.
+
+    \b
+      simhash-dedup evaluate --pages pages.jsonl.zst --pairs pairs.jsonl.gz
+      simhash-dedup evaluate --pages a.jsonl b.jsonl --pairs pairs.jsonl --json figures.json
+      simhash-dedup evaluate … --profile default --profile jieba-keywords --k 0 --k 3 --k 6 --plot plots/
+
+    \b
+    The files, one JSON object a line:
+      pages    {"id": "1", "url": …, "html" | "text": …, "lang": "en"}
+      pairs    {"a": "1", "b": "2", "jaccard": 0.87}     a pair not listed is below 0.5
+      labels   {"a": "1", "b": "2", "label": "duplicate"}, or "different"
+
+    \b
+    How to read it:
+      recall      found share of the pairs of Jaccard >= 0.8 (>= 0.9), exact copies apart
+      precision   of the found pairs, those of >= 0.8 against those below 0.5 (the rest is not scored)
+      false       found pairs below 0.5, of all pairs of the set
+      plain       at --k: fingerprints within k bits, no verifier; verified: with the profile's verifier
+    """
+    _check_extras(plots, least_share)
+    settings = settings_of(config, options, DEFAULTS | {"processes": os.cpu_count() or 1})
+    console = Console(quiet=quiet)
+    corpus = read_corpus([*pages, *more_pages], settings.max_page_bytes)
+    truth = make_truth(corpus.ids, read_pairs(pairs), read_labels(labels) if labels else None)
+    if not truth.jaccard and not truth.labels:
+        raise InputError(f"{pairs}: no pair has both its pages among those given")
+    order = Order(corpus, truth, sorted(set(ks)), least_share)
+    found = [_assessment(order, settings, name, console) for name in profiles or ("default",)]
+    _show(found, order, console)
+    described = _described(order)
+    if json_path:
+        json_path.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(found, described))) + b"\n")
+    if plots:
+        _plot(found, plots, console)
+
+
+def _check_extras(plots: Path | None, least_share: float | None) -> None:
+    """Before minutes of work: is there what draws, and what finds substrings?"""
+    wanted = {"matplotlib": (plots, "--plot", "plots"), "pydivsufsort": (least_share, "--lcs", "lcs")}
+    for module, (given, flag, extra) in wanted.items():
+        if given is not None and find_spec(module) is None:
+            raise SettingsError(f"{flag} needs {module}: pip install 'simhash-dedup[{extra}]'")
+
+
+def _assessment(order: Order, settings: Settings, name: str, console: Console) -> Assessment:
+    settings = settings.model_copy(update={"profile": name, "page_format": "json"})
+    profile = configured_profile(settings)
+    design = configured_design(settings, profile)
+    designs = {k: _design_at(k, profile, settings) for k in order.ks}
+    with _progress(console) as bar:
+        task = bar.add_task(f"{name}: fingerprints", total=len(order.corpus.ids))
+        told = recipe(settings, profile)
+        made = fingerprint(
+            order.corpus, told, settings.processes, settings.page_deadline, lambda pages: bar.advance(task, pages)
+        )
+        bar.add_task(f"{name}: all pairs", total=None)
+        known = order.truth.known([signature.digest for signature in made.signatures])
+        bench = Bench(profile, design, made, known, order.corpus.languages)
+        found = assess(bench, order.ks, designs)
+        if order.least_share is None:
+            return found
+        candidates = bench.candidates()
+        pairs = bar.add_task(f"{name}: substrings", total=len(candidates))
+        shares = common_shares(
+            order.corpus, candidates, told, settings.processes, lambda done: bar.advance(pairs, done)
+        )
+        return with_common_substrings(found, bench, candidates, shares, order.least_share)
+
+
+def _design_at(k: int, profile: Profile, settings: Settings) -> Design:
+    try:
+        return design_for(k, profile.bits) if settings.design == "auto" else find_design(settings.design, profile.bits)
+    except DesignError as error:
+        raise SettingsError(f"--k {k}: {error}") from error
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=console.quiet)
+
+
+def _described(order: Order) -> dict[str, object]:
+    count = len(order.corpus.ids)
+    return {
+        "files": [path.name for path in order.corpus.files],
+        "pages": count,
+        "pairs": count * (count - 1) // 2,
+        "listed_pairs": len(order.truth.jaccard),
+        "labelled_pairs": len(order.truth.labels),
+        "pairs_of_other_pages": order.truth.unknown,
+    }
+
+
+def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
+    count = len(order.corpus.ids)
+    _say(f"{count:,} pages, {count * (count - 1) // 2:,} pairs, all compared", console)
+    if order.truth.unknown:
+        _say(f"{order.truth.unknown:,} listed pairs are of other pages: left out", console)
+    for each in found:
+        speed = each.speed
+        console.rule(f"[bold]{each.profile.name}", align="left")
+        _say(
+            f"{speed.rejected:,} pages rejected, {speed.without_fingerprint:,} without fingerprint; one process: "
+            f"{speed.html_to_fingerprint:,.0f} pages/s as they come, {speed.text_to_fingerprint:,.0f}/s from text",
+            console,
+        )
+        console.print(_rules_table(each))
+        console.print(_language_table(each))
+    console.rule("[bold]Recall by Jaccard similarity", align="left")
+    console.print(_bands_table(found))
+
+
+def _say(text: str, console: Console) -> None:
+    console.print(text, markup=False, highlight=False)
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _rules_table(found: Assessment) -> Table:
+    table = _table("rule", "reach", "tables", "recall ≥.8", "(raw)", "≥.9", "precision", "false")
+    for result in found.results:
+        figures, raw = result.answered["ALL"], result.raw.get("ALL")
+        verified = result.verifier_reach is not None
+        table.add_row(
+            result.rule if result.rule in ("profile", "lcs") else f"{result.rule} k={result.k}",
+            f"{result.reach}/{result.verifier_reach}" if verified else f"{result.reach}",
+            result.design,
+            _share(figures.recall_080),
+            _share(raw.recall_080 if raw else None),
+            _share(figures.recall_090),
+            _share(figures.precision),
+            f"{figures.false_pairs:,}",
+        )
+    return table
+
+
+def _language_table(found: Assessment) -> Table:
+    table = _table("language", "pages", "pairs ≥.8", "recall", "≥.9", "precision", "false", "exact", "recall")
+    for language, figures in found.shipped.answered.items():
+        table.add_row(
+            language,
+            f"{figures.pages:,}",
+            f"{figures.pairs_080:,}",
+            _share(figures.recall_080),
+            _share(figures.recall_090),
+            _share(figures.precision),
+            f"{figures.false_pairs:,}",
+            f"{figures.pairs_exact:,}",
+            _share(figures.recall_exact),
+        )
+    return table
+
+
+def _bands_table(found: Sequence[Assessment]) -> Table:
+    bands = found[0].shipped.answered["ALL"].bands
+    table = _table("profile", *(f"{band.low:g} to {band.high:g}" for band in bands))
+    table.add_row("(pairs)", *(f"{band.pairs:,}" for band in bands))
+    for each in found:
+        table.add_row(each.profile.name, *(_share(band.recall) for band in each.shipped.answered["ALL"].bands))
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _plot(found: Sequence[Assessment], directory: Path, console: Console) -> None:
+    from worker.plots import draw  # matplotlib is an extra, and takes its time
+
+    for path in draw(found, directory):
+        console.print(f"plot: {path}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,231 @@
+"""What `evaluate` reads and runs: pages, pairs and labels from files, signatures made as a worker makes them.
+
+The files: pages as `file` takes them, with `id` and `lang` besides (without an id the URL is it); pairs and labels
+one JSON object a line, plain, .gz or .zst; unknown fields are ignored:
+
+    pairs   {"a": id, "b": id, "jaccard": 0.873}     every pair of Jaccard >= 0.5
+    labels  {"a": id, "b": id, "label": "duplicate"} or "different"; overrides the Jaccard similarity
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from simhash.charset import decode as decode_charset
+from simhash.errors import PageError
+from simhash.evaluation import Found, common_share
+from simhash.evaluation.truth import Pair
+from simhash.extract import extract_text
+from simhash.profiles import Signature
+from simhash.profiles import profile as find_profile
+from worker import compression
+from worker.errors import InputError
+from worker.fingerprinters import Fingerprinters, Pending
+from worker.inputs import open_input
+from worker.judge import Prepared, Recipe
+from worker.page import decode_page
+from worker.records import RawRecord
+
+BATCH_PAGES = 128
+BATCHES_AHEAD = 3
+PAIRS_A_TASK = 64
+UNKNOWN_LANGUAGE = "unknown"
+Progress = Callable[[int], None]
+"""Called with how many more pages (pairs) are done."""
+
+
+class _PageLine(msgspec.Struct, frozen=True):
+    id: str | None = None
+    url: str | None = None
+    lang: str = UNKNOWN_LANGUAGE
+
+
+class _PairLine(msgspec.Struct, frozen=True):
+    a: str
+    b: str
+    jaccard: float
+
+
+class _LabelLine(msgspec.Struct, frozen=True):
+    a: str
+    b: str
+    label: Literal["duplicate", "different"]
+
+
+_Line = TypeVar("_Line", _PageLine, _PairLine, _LabelLine)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Page files: their pages' ids and languages, in order."""
+
+    files: tuple[Path, ...]
+    largest_page: int
+    ids: list[str]
+    languages: list[str]
+
+    def records(self) -> Iterator[RawRecord]:
+        """The pages once more, from the files: a corpus need not fit in memory."""
+        return _records(self.files, self.largest_page)
+
+
+@dataclass
+class Fingerprinted:
+    """What the children made of a corpus.
+
+    Attributes:
+        signatures: one a page, in order; a rejected page has a digest of its own and nothing else.
+        extract_seconds, fingerprint_seconds: time spent in all, by one process.
+    """
+
+    signatures: list[Signature] = field(default_factory=list)
+    rejected: int = 0
+    extract_seconds: float = 0.0
+    fingerprint_seconds: float = 0.0
+
+
+def read_corpus(files: Sequence[Path], largest_page: int) -> Corpus:
+    """The pages of these files.
+
+    Raises:
+        InputError: a file cannot be read, or two pages have the same id.
+    """
+    corpus = Corpus(tuple(files), largest_page, [], [])
+    decoder = msgspec.json.Decoder(_PageLine)
+    seen: set[str] = set()
+    for number, record in enumerate(corpus.records(), start=1):
+        line = _parsed(decoder, record.value or b"", f"page {number}")
+        name = line.id or line.url or ""
+        if not name or name in seen:
+            raise InputError(f"page {number} has {'the id of another: ' + name if name else 'neither id nor url'}")
+        seen.add(name)
+        corpus.ids.append(name)
+        corpus.languages.append(line.lang)
+    if not corpus.ids:
+        raise InputError("there are no pages in " + ", ".join(map(str, files)))
+    return corpus
+
+
+def _records(files: Sequence[Path], largest_page: int) -> Iterator[RawRecord]:
+    for path in files:
+        for record in open_input(str(path), largest_page, spool=False).records():
+            if not isinstance(record, RawRecord):
+                raise InputError(f"{path}: {record.message}")
+            if record.page is not None:
+                raise InputError(f"{path}: pages to evaluate are JSONL, with ids and languages")
+            yield record
+
+
+def read_pairs(path: Path) -> dict[Pair, float]:
+    """Jaccard similarity of the listed pairs; InputError if the file is not of that form."""
+    return {(line.a, line.b): line.jaccard for line in _lines(path, _PairLine)}
+
+
+def read_labels(path: Path) -> dict[Pair, bool]:
+    """True for pairs labelled duplicates, False for different ones; InputError if the file is not of that form."""
+    return {(line.a, line.b): line.label == "duplicate" for line in _lines(path, _LabelLine)}
+
+
+def _lines(path: Path, kind: type[_Line]) -> Iterator[_Line]:
+    decoder = msgspec.json.Decoder(kind)
+    try:
+        with io.FileIO(path) as file, compression.decompressed(file) as content:
+            for number, line in enumerate(content, start=1):
+                if line.strip():
+                    yield _parsed(decoder, line, f"{path}: line {number}")
+    except compression.ERRORS as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _Line:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def fingerprint(corpus: Corpus, recipe: Recipe, processes: int, deadline: float, on_pages: Progress) -> Fingerprinted:
+    """Signatures of all pages, by the worker's own children."""
+    children = Fingerprinters(recipe, processes, deadline)
+    done = Fingerprinted()
+    try:
+        ahead: deque[Pending] = deque()
+        for batch in _batches(corpus.records()):
+            ahead.append(children.submit(batch))
+            if len(ahead) == BATCHES_AHEAD:
+                on_pages(_collect(ahead.popleft(), deadline, done))
+        while ahead:
+            on_pages(_collect(ahead.popleft(), deadline, done))
+    finally:
+        children.close()
+    return done
+
+
+def _batches(records: Iterator[RawRecord]) -> Iterator[list[RawRecord]]:
+    batch: list[RawRecord] = []
+    for record in records:
+        batch.append(record)
+        if len(batch) == BATCH_PAGES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _collect(pending: Pending, deadline: float, done: Fingerprinted) -> int:
+    while not pending.ready(timeout=deadline):
+        pass
+    outcomes = pending.results()
+    for outcome in outcomes:
+        if isinstance(outcome, Prepared):
+            done.signatures.append(outcome.signature)
+            done.extract_seconds += outcome.seconds.decode + outcome.seconds.extract
+            done.fingerprint_seconds += outcome.seconds.fingerprint
+        else:
+            done.rejected += 1
+            done.signatures.append(Signature(None, None, f"rejected:{len(done.signatures)}", 0))
+    return len(outcomes)
+
+
+def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, on_pairs: Progress) -> list[float]:
+    """For each found pair, the longest common substring's share of the shorter page's text."""
+    pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        texts = _texts(corpus, sorted({page for pair in pairs for page in pair}), recipe, pool)
+        parts = [pairs[start : start + PAIRS_A_TASK] for start in range(0, len(pairs), PAIRS_A_TASK)]
+        shares: list[float] = []
+        for part in pool.map(_shares, ([(texts[a], texts[b]) for a, b in part] for part in parts)):
+            shares += part
+            on_pairs(len(part))
+    return shares
+
+
+def _texts(corpus: Corpus, wanted: list[int], recipe: Recipe, pool: ProcessPoolExecutor) -> dict[int, str]:
+    among = set(wanted)
+    records = (record for number, record in enumerate(corpus.records()) if number in among)
+    tasks = ((record, recipe) for record in records)
+    return dict(zip(wanted, pool.map(_text, tasks, chunksize=BATCH_PAGES), strict=True))
+
+
+def _text(task: tuple[RawRecord, Recipe]) -> str:
+    """The main text of a page that was fingerprinted before, so it can be."""
+    record, recipe = task
+    try:
+        page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
+        content = page.content if isinstance(page.content, str) else decode_charset(page.content, page.charset).text
+        return extract_text(content, find_profile(recipe.profile).extractor) if page.is_html else content
+    except PageError:
+        return ""
+
+
+def _shares(texts: list[tuple[str, str]]) -> list[float]:
+    return [common_share(a, b) for a, b in texts]
