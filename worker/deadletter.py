@@ -52,7 +52,12 @@ def _reasons(rejection: Rejected) -> Headers:
         "exception.class.name": rejection.error,
         "exception.message": rejection.message,
     }
-    return [(PREFIX + name, text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES]) for name, text in values.items()]
+    return [(PREFIX + name, _cut(text)) for name, text in values.items()]
+
+
+def _cut(text: str) -> bytes:
+    """UTF-8 of at most `MAX_MESSAGE_BYTES`, of whole characters."""
+    return text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore").encode()
 
 
 def _digest(data: bytes | None) -> bytes | None:
