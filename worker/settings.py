@@ -200,8 +200,8 @@ class Settings(BaseSettings):
         """The settings as a configuration file that loads to the same, but for secrets, which are masked."""
         lines = []
         for name in type(self).model_fields:
-            text = written(getattr(self, name))
-            lines.append(f"# {name} is not set" if text is None else f"{name} = {_quoted(text)}")
+            value = getattr(self, name)
+            lines.append(f"{name} = {_quoted(value)}" if value is not None else f"# {name} is not set")
         return "\n".join(lines)
 
 
@@ -269,7 +269,7 @@ def written(value: object) -> str | None:
                 (f"{value >> shift}{unit}" for shift, unit in _UNITS if value % (1 << shift) == 0), str(int(value))
             )
         case float():
-            return f"{int(value) if value.is_integer() else value}s"
+            return f"{int(value)}s" if value.is_integer() else repr(value)
         case _:
             return str(value)
 
@@ -277,11 +277,12 @@ def written(value: object) -> str | None:
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
 
 
-def _quoted(text: str) -> str:
-    """A TOML string, or a number as it is."""
-    return (
-        text if text.isascii() and text.isdigit() else json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-    )
+def _quoted(value: object) -> str:
+    """A value in TOML: a number as it is, all else as a string."""
+    text = written(value) or ""
+    if isinstance(value, int | float) and text[-1].isdigit():
+        return text
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def masked_url(url: str) -> str:
