@@ -1,0 +1,121 @@
+"""The decision: what can be refused is refused before the index; verdicts say what the index found."""
+
+import json
+
+import pytest
+
+from simhash.index.interface import IndexSpec, Partition, Relation
+from simhash.index.memory import MemoryIndex
+from simhash.profiles import profile
+from simhash.tables import design
+from worker.judge import Prepared, Recipe, Rejected, judge, prepare
+from worker.page import Limits
+from worker.records import Page, RawRecord, Source
+
+DEFAULT = profile("default")
+RECIPE = Recipe("default", "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+WORDS = [f"word{n}" for n in range(200)]
+
+
+@pytest.fixture
+def index():
+    tables = design("4", DEFAULT.bits)
+    relation = Relation(tables, DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
+    return MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, bucket_bits=8, capacity=1000))
+
+
+def prepared(number, recipe=RECIPE, **fields):
+    value = json.dumps({"url": f"http://x/{number}"} | fields).encode()
+    return prepare(RawRecord(Source("pages", 0, number, 5), b"k", value), recipe)
+
+
+def verdicts(index, *pages):
+    return [judged.verdict for judged in judge(pages, index, DEFAULT)]
+
+
+def test_a_copy_is_exact_and_an_edited_page_is_near(index):
+    edited = [*WORDS[:-1], "changed"]
+    first, copy, near = verdicts(
+        index,
+        prepared(1, text=" ".join(WORDS), id="a", fetched_at="2026-01-01"),
+        prepared(2, text="  ".join(WORDS)),
+        prepared(3, text=" ".join(edited)),
+    )
+    assert (first.verdict, first.seq, first.match, first.features) == ("unique", 1, None, 200)
+    assert (copy.match.kind, copy.match.distance, copy.match.url, copy.match.id) == ("exact", 0, "http://x/1", "a")
+    assert (copy.seq, copy.match.seq, copy.match.fetched_at) == (None, 1, "2026-01-01")
+    assert (near.verdict, near.match.kind, near.match.same_url) == ("duplicate", "near", False)
+
+
+def test_the_same_url_again_is_said(index):
+    page = prepared(1, text=" ".join(WORDS))
+    again = prepare(RawRecord(Source("pages", 0, 9, 5), b"k", b'{"url":"http://x/1","text":"%s"}' % " ".join(WORDS).encode()), RECIPE)  # fmt: skip
+    assert verdicts(index, page, again)[1].match.same_url
+
+
+def test_pages_without_text_match_on_their_raw_bytes_only(index):
+    found = verdicts(
+        index,
+        prepared(1, html=""),
+        prepared(2, text=""),
+        prepared(3, html="<html></html>"),
+        prepared(4, html="<body></body>"),
+        prepared(5, html="<html></html>"),
+    )
+    assert [v.verdict for v in found] == ["unique", "duplicate", "unique", "unique", "duplicate"]
+    assert found[4].match.url == "http://x/3"
+    for verdict in found:
+        assert verdict.digest.startswith("raw:")
+        assert (verdict.fingerprint, verdict.verifier, verdict.features) == (None, None, 0)
+
+
+def test_nul_bytes_are_no_part_of_the_text(index):
+    plain, with_nul = verdicts(index, prepared(1, html="<p>a text"), prepared(2, html="<p>a \0text\0"))
+    assert with_nul.match.url == plain.url
+
+
+def test_a_charset_that_lies_does_not_change_the_text(index):
+    text = "日本語のページです。これは長い文章です。"
+    lying = RawRecord(Source("p", 0, 1, None), None, b"", Page("http://x/l", text.encode("shift_jis"), True, "utf-8"))
+    honest, read = verdicts(index, prepared(2, text=text), prepare(lying, RECIPE))
+    assert read.match.url == honest.url
+
+
+@pytest.mark.parametrize(
+    ("html", "message"),
+    [
+        ("<div>" * 100_000, "markup limit depth = 2000"),
+        ("<p " + " ".join(f"a{n}=1" for n in range(100_000)) + ">", "markup limit attribute_pairs"),
+    ],
+    ids=["nested elements", "attributes"],
+)
+def test_markup_that_no_parser_gets_through_is_refused_by_counting(html, message):
+    found = prepared(1, html=html)
+    assert isinstance(found, Rejected)
+    assert (found.stage, found.error, found.by_chance) == ("extract", "PageError", False)
+    assert message in found.message
+
+
+def test_binary_as_html_is_refused():
+    binary = Page("http://x/", bytes(range(256)) * 20, is_html=True)
+    found = prepare(RawRecord(Source("p", 0, 1, None), None, b"", binary), RECIPE)
+    assert isinstance(found, Rejected)
+    assert found.stage == "decode"
+
+
+def test_a_rejection_that_quotes_a_page_can_be_written():
+    found = prepare(RawRecord(Source("p", 0, 1, None), None, b'{"url":"http://x/","\\ud800":"\\ud800"}'), RECIPE)
+    found.message.encode()
+
+
+def test_the_same_record_is_prepared_the_same_but_for_the_seconds():
+    one, two = prepared(1, text="a b c"), prepared(1, text="a b c")
+    assert isinstance(one, Prepared)
+    assert (one.observation, one.signature, one.url) == (two.observation, two.signature, two.url)
+
+
+def test_a_replayed_page_keeps_its_verdict_byte_for_byte(index):
+    pages = [prepared(n, text=" ".join(WORDS[: 100 + n])) for n in range(5)]
+    committed = {Partition("pages", 0): 0}
+    first = [j.verdict for j in judge(pages, index, DEFAULT, committed)]
+    assert [j.verdict for j in judge(pages, index, DEFAULT, committed)] == first
