@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
@@ -91,7 +92,7 @@ def distances(found: Assessment) -> Figure:
     panels = [(found.histograms.gate, found.profile.reach, "fingerprint")]
     if found.profile.verifier_reach is not None:
         panels.append((found.histograms.verifier, found.profile.verifier_reach, "verifier"))
-    figure = Figure(figsize=(4.7 * len(panels) + 0.6, 4.4), layout="constrained")
+    figure = _figure(4.7 * len(panels) + 0.6, 4.4)
     _title(figure, f"Near-duplicates and strangers, bits apart: profile {found.profile.name}")
     for axes, (counted, reach, name) in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
         _plain(axes)
@@ -214,16 +215,20 @@ def _apart(values: Sequence[float], least: float = 0.1) -> list[float]:
 
 
 def _canvas(title: str, width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, height)
     axes = figure.subplots()
     _title(figure, title)
     _plain(axes)
     return figure, axes
 
 
+def _figure(width: float, height: float) -> Figure:
+    """An empty one, so many inches wide and high."""
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+
+
 def _title(figure: Figure, title: str) -> None:
     figure.suptitle(title, x=0.015, ha="left", fontsize=12, weight="bold", color=INK)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr]
 
 
 def _plain(axes: Axes) -> None:

@@ -1,0 +1,208 @@
+"""The command `evaluate` from files to tables, JSON and plots."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import worker.cli.evaluate as command
+from worker.cli.main import commands
+from worker.errors import InputError, SettingsError
+
+WORDS = [f"word{number}" for number in range(400)]
+FIGURES = {"recall_080", "recall_090", "precision", "false_pairs", "pairs_080"}
+
+
+def page(name: str, text: str, lang: str = "en") -> dict[str, str]:
+    return {"id": name, "url": f"http://example.com/{name}", "lang": lang, "text": text}
+
+
+def corpus() -> list[dict[str, str]]:
+    """An original, a copy, one with a word changed, a stranger; and the original's HTML in another language's name."""
+    original = " ".join(WORDS[:200])
+    changed = original.replace("word100", "other")
+    html = {"html": f"<html><body><main><p>{original}</p></main></body></html>"}
+    other = {key: value for key, value in page("markup", "", "de").items() if key != "text"} | html
+    return [
+        page("original", original),
+        page("copy", original),
+        page("changed", changed),
+        page("stranger", " ".join(WORDS[200:])),
+        other,
+    ]
+
+
+PAIRS = [
+    {"a": "original", "b": "copy", "jaccard": 1.0, "containment": 1.0},
+    {"a": "original", "b": "changed", "jaccard": 0.95},
+    {"a": "copy", "b": "changed", "jaccard": 0.95},
+    {"a": "changed", "b": "markup", "jaccard": 0.95},
+    {"a": "original", "b": "elsewhere", "jaccard": 0.9},
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with pages.jsonl and pairs.jsonl.gz."""
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in corpus()))
+    lines = "".join(json.dumps(each) + "\n" for each in PAIRS)
+    (tmp_path / "pairs.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    return tmp_path
+
+
+def run(files: Path, *arguments: str) -> Result:
+    given = ["evaluate", "--pages", str(files / "pages.jsonl"), "--pairs", str(files / "pairs.jsonl.gz")]
+    return CliRunner().invoke(commands, [*given, "--processes", "1", *arguments])
+
+
+def rows(files: Path, *arguments: str) -> list[dict[str, Any]]:
+    """The JSON's results."""
+    result = run(files, "--json", str(files / "out.json"), *arguments)
+    assert result.exception is None, result.output
+    found: list[dict[str, Any]] = json.loads((files / "out.json").read_text())["results"]
+    return found
+
+
+def test_a_changed_page_is_found_and_a_stranger_is_not(files: Path) -> None:
+    everything = rows(files)[0]
+    assert (everything["profile"], everything["language"], everything["k"]) == ("default", "ALL", 3)
+    assert everything["pages"] == 5
+    assert (everything["pairs_080"], everything["recall_080"], everything["recall_090"]) == (3, 1.0, 1.0)
+    assert (everything["pairs_exact"], everything["recall_exact"]) == (3, 1.0)
+    assert (everything["false_pairs"], everything["precision"]) == (0, 1.0)
+
+
+def test_pairs_that_are_not_listed_are_false_pairs(files: Path) -> None:
+    (files / "pairs.jsonl.gz").write_text(json.dumps(PAIRS[0]) + "\n")
+    everything = rows(files)[0]
+    assert (everything["pairs_080"], everything["false_pairs"], everything["precision"]) == (0, 3, 0.0)
+
+
+def test_the_json_has_every_profile_k_and_language(files: Path) -> None:
+    found = rows(files, "--profile", "default", "--profile", "jieba-keywords", "--k", "0", "--k", "6")
+    assert all(set(row) >= FIGURES for row in found)
+    assert {(row["profile"], row["rule"], row["k"]) for row in found if row["language"] == "ALL"} == {
+        ("default", "profile", 3),
+        ("default", "plain", 0),
+        ("default", "plain", 6),
+        ("default", "verified", 0),
+        ("default", "verified", 6),
+        ("jieba-keywords", "profile", 3),
+        ("jieba-keywords", "plain", 0),
+        ("jieba-keywords", "plain", 6),
+    }
+    assert {row["language"] for row in found} == {"ALL", "en", "de", "mixed"}
+
+
+@pytest.mark.parametrize("profile", ["default", "segmented", "jieba-keywords", "jieba-tutorial"])
+def test_every_profile_finds_the_copies(files: Path, profile: str) -> None:
+    assert rows(files, "--profile", profile)[0]["recall_exact"] == 1.0
+
+
+def test_within_k_of_its_tables_the_index_answers_what_comparing_every_pair_finds(files: Path) -> None:
+    plain = [row for row in rows(files, "--k", "5", "--k", "9") if row["rule"] == "plain"]
+    assert plain
+    for row in plain:
+        assert {name: row[name] for name in FIGURES} == {name: row["raw"][name] for name in FIGURES}
+
+
+def test_histograms_are_of_all_pairs(files: Path) -> None:
+    rows(files)
+    profile = json.loads((files / "out.json").read_text())["profiles"][0]
+    for kind in ("gate_distances", "verifier_distances"):
+        assert {name: sum(counted) for name, counted in profile[kind].items()} == {
+            "exact": 3,
+            "positive": 3,
+            "grey": 0,
+            "negative": 4,
+        }
+
+
+def test_labels_override_the_similarity(files: Path) -> None:
+    labels = files / "labels.jsonl"
+    labels.write_text(json.dumps({"a": "changed", "b": "original", "label": "different"}) + "\n")
+    everything = rows(files, "--labels", str(labels))[0]
+    assert (everything["pairs_080"], everything["false_pairs"], everything["precision"]) == (2, 1, pytest.approx(2 / 3))
+
+
+def test_longest_common_substrings_can_stand_in_for_the_verifier(files: Path) -> None:
+    strict, loose = rows(files, "--lcs", "0.9"), rows(files, "--lcs", "0.4")
+    found = [next(row for row in each if row["rule"] == "lcs")["recall_080"] for each in (strict, loose)]
+    assert found == [0.0, 1.0]
+
+
+def test_several_files_of_pages_may_stand_behind_one_flag(files: Path) -> None:
+    lines = (files / "pages.jsonl").read_text().splitlines(keepends=True)
+    (files / "pages.jsonl").write_text("".join(lines[:2]))
+    (files / "more.jsonl").write_text("".join(lines[2:]))
+    assert rows(files, "--pages", str(files / "more.jsonl"))[0]["pages"] == 5
+    arguments = ["--pages", str(files / "pages.jsonl"), str(files / "more.jsonl")]
+    given = ["evaluate", *arguments, "--pairs", str(files / "pairs.jsonl.gz"), "--processes", "1"]
+    assert "5 pages" in CliRunner().invoke(commands, given).output
+
+
+def test_the_terminal_shows_languages_bands_and_what_was_left_out(files: Path) -> None:
+    output = run(files).output
+    for expected in (
+        "5 pages, 10 pairs, all compared",
+        "1 listed pairs are of other pages",
+        "ALL",
+        "mixed",
+        "0.95 to 1",
+    ):
+        assert expected in output
+    assert run(files, "--quiet").output == ""
+
+
+def test_plots_are_png_files(files: Path) -> None:
+    result = run(files, "--plot", str(files / "plots"), "--profile", "default", "--profile", "jieba-tutorial")
+    assert result.exception is None, result.output
+    drawn = sorted((files / "plots").iterdir())
+    kinds = ("distances", "over-k", "recall")
+    expected = {f"{name}-{kind}.png" for name in ("default", "jieba-tutorial") for kind in kinds} | {"profiles.png"}
+    assert {path.name for path in drawn} == expected
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_a_missing_extra_is_named_before_any_work(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    for flag, value, extra in (("--plot", "plots", "plots"), ("--lcs", "0.5", "lcs")):
+        error = run(files, flag, value).exception
+        assert isinstance(error, SettingsError)
+        assert f"simhash-dedup[{extra}]" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"a": "original"}, "line 1: .*missing required field"),
+        ({"a": "x", "b": "y", "jaccard": 0.9}, "no pair has both its pages"),
+        ("not JSON", "line 1"),
+    ],
+)
+def test_pairs_that_cannot_be_read_are_named(files: Path, line: object, message: str) -> None:
+    (files / "pairs.jsonl.gz").write_text(line if isinstance(line, str) else json.dumps(line))
+    error = run(files).exception
+    assert isinstance(error, InputError)
+    with pytest.raises(InputError, match=message):
+        raise error
+
+
+def test_two_pages_of_one_id_are_refused(files: Path) -> None:
+    with (files / "pages.jsonl").open("a") as file:
+        file.write(json.dumps(page("copy", "again")) + "\n")
+    error = run(files).exception
+    assert isinstance(error, InputError)
+    assert "page 6 has the id of another: copy" in str(error)
+
+
+def test_a_rejected_page_stays_in_the_set_and_is_found_by_nobody(files: Path) -> None:
+    lines = (files / "pages.jsonl").read_text().splitlines()
+    lines[2] = json.dumps(page("changed", "") | {"html": "and html too"})
+    (files / "pages.jsonl").write_text("\n".join(lines))
+    everything = rows(files)[0]
+    assert (everything["pages"], everything["pairs_080"], everything["recall_080"]) == (5, 3, 0.0)
+    assert json.loads((files / "out.json").read_text())["profiles"][0]["speed"]["rejected"] == 1

@@ -1,0 +1,222 @@
+"""Figures of small corpora that are known by hand, and the search of all pairs held against brute force."""
+
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simhash.evaluation import (
+    Found,
+    Rule,
+    Search,
+    SignatureTable,
+    Truth,
+    common_share,
+    figures_by_language,
+    histograms,
+    longest_common_substring,
+    make_truth,
+    recall_by_length,
+    search,
+)
+from simhash.evaluation.search import BLOCK_PAIRS
+from simhash.evaluation.truth import Reading
+from simhash.index import Relation
+from simhash.profiles import Signature
+from simhash.tables import design
+from tests.pages import crowd, flipped
+
+IDS = ["a", "b", "c", "d", "e"]
+
+
+def found(*pairs: tuple[int, int]) -> Found:
+    """These pairs, at distance 0."""
+    places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64))
+
+
+def signature(fingerprint: int | None, verifier: int | None = None, digest: str = "", features: int = 0) -> Signature:
+    """A signature whose digest is its own unless one is given."""
+    return Signature(fingerprint, verifier, digest or f"text:{fingerprint}", features)
+
+
+def readings(truth: Truth, digests: list[str] = IDS) -> dict[tuple[int, int], Reading]:
+    known = truth.known(digests)
+    pairs = zip(known.first.tolist(), known.second.tolist(), strict=True)
+    return dict(zip(pairs, map(Reading, known.reading.tolist()), strict=True))
+
+
+def test_jaccard_decides_between_near_duplicate_grey_and_stranger() -> None:
+    pairs = {("a", "b"): 0.8, ("a", "c"): 0.7999, ("a", "d"): 0.5, ("a", "e"): 0.4999, ("b", "c"): 1.0}
+    assert readings(make_truth(IDS, pairs)) == {
+        (0, 1): Reading.POSITIVE,
+        (0, 2): Reading.GREY,
+        (0, 3): Reading.GREY,
+        (0, 4): Reading.NEGATIVE,
+        (1, 2): Reading.EXACT,
+    }
+
+
+def test_pages_of_one_digest_are_exact_copies_listed_or_not() -> None:
+    truth = make_truth(IDS, {("a", "b"): 0.9})
+    assert readings(truth, ["x", "x", "y", "y", "y"]) == dict.fromkeys([(0, 1), (2, 3), (2, 4), (3, 4)], Reading.EXACT)
+
+
+def test_a_label_overrides_the_jaccard_similarity() -> None:
+    pairs = {("a", "b"): 0.95, ("c", "d"): 0.6}
+    labels = {("b", "a"): False, ("d", "c"): True, ("a", "e"): True}
+    assert readings(make_truth(IDS, pairs, labels)) == {
+        (0, 1): Reading.NEGATIVE,
+        (2, 3): Reading.POSITIVE,
+        (0, 4): Reading.POSITIVE,
+    }
+
+
+def test_a_pair_of_pages_that_are_not_in_the_set_is_left_out_and_counted() -> None:
+    truth = make_truth(IDS, {("a", "z"): 0.9, ("b", "a"): 0.9}, {("y", "z"): True})
+    assert (truth.unknown, dict(truth.jaccard)) == (2, {(0, 1): 0.9})
+
+
+def test_the_reading_of_a_pair_that_is_not_known_is_negative() -> None:
+    known = make_truth(IDS, {("a", "e"): 0.9}).known(IDS)
+    first, second = np.array([0, 0, 3]), np.array([4, 1, 4])
+    assert known.readings_of(first, second).tolist() == [Reading.POSITIVE, Reading.NEGATIVE, Reading.NEGATIVE]
+    assert make_truth(IDS, {}).known(IDS).readings_of(first, second).tolist() == [Reading.NEGATIVE] * 3
+
+
+def test_figures_of_five_pages_are_those_counted_by_hand() -> None:
+    """Positives ab .95, ac .85, bc .82; grey ad .6; of them found ab, bc, ad; and be, which is false."""
+    pairs = {("a", "b"): 0.95, ("a", "c"): 0.85, ("b", "c"): 0.82, ("a", "d"): 0.6}
+    known = make_truth(IDS, pairs).known(IDS)
+    figures = figures_by_language(found((0, 1), (1, 2), (0, 3), (1, 4)), known, ["en"] * 5)["ALL"]
+    assert (figures.pairs_080, figures.found_080, figures.recall_080) == (3, 2, pytest.approx(2 / 3))
+    assert (figures.pairs_090, figures.recall_090) == (1, 1.0)
+    assert (figures.false_pairs, figures.precision) == (1, pytest.approx(2 / 3))
+    assert (figures.grey_pairs, figures.grey_found) == (1, 1)
+    assert [(band.low, band.pairs, band.found) for band in figures.bands] == [
+        (0.8, 1, 1),
+        (0.85, 1, 0),
+        (0.9, 0, 0),
+        (0.95, 1, 1),
+    ]
+
+
+def test_exact_copies_are_in_no_figure_but_their_own() -> None:
+    known = make_truth(IDS, {("a", "b"): 1.0, ("a", "c"): 0.9}).known(["1", "2", "3", "4", "4"])
+    figures = figures_by_language(found((0, 1)), known, ["en"] * 5)["ALL"]
+    assert (figures.pairs_exact, figures.recall_exact) == (2, 0.5)
+    assert (figures.pairs_080, figures.recall_080, figures.false_pairs, figures.precision) == (1, 0.0, 0, None)
+
+
+def test_a_found_pair_that_is_not_listed_is_false() -> None:
+    figures = figures_by_language(found((3, 4)), make_truth(IDS, {}).known(IDS), ["en"] * 5)["ALL"]
+    assert (figures.false_pairs, figures.precision, figures.recall_080) == (1, 0.0, None)
+
+
+def test_languages_add_up_and_pairs_of_two_languages_stand_apart() -> None:
+    pairs = {("a", "b"): 0.9, ("c", "d"): 0.9, ("b", "c"): 0.9}
+    known = make_truth(IDS, pairs).known(IDS)
+    figures = figures_by_language(found((0, 1), (1, 2), (0, 4)), known, ["en", "en", "zh", "zh", "zh"])
+    counted = {name: (f.pages, f.pairs_080, f.recall_080, f.false_pairs) for name, f in figures.items()}
+    assert counted == {
+        "ALL": (5, 3, pytest.approx(2 / 3), 1),
+        "en": (2, 1, 1.0, 0),
+        "zh": (3, 1, 0.0, 0),
+        "mixed": (0, 1, 1.0, 1),
+    }
+
+
+def test_recall_by_length_goes_by_the_shorter_page() -> None:
+    known = make_truth(IDS, {("a", "b"): 0.9, ("c", "d"): 0.9}).known(IDS)
+    bands = recall_by_length(found((0, 1)), known, [31, 500, 64, 64, 9])
+    assert {(band.low, band.high): (band.pairs, band.found) for band in bands if band.pairs} == {
+        (10, 32): (1, 1),
+        (64, 128): (1, 0),
+    }
+
+
+def test_a_stranger_within_k_is_a_false_pair_and_one_beyond_is_not() -> None:
+    signatures = [signature(0b0), signature(0b111), signature(0b1111)]
+    table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
+    known = make_truth(IDS[:3], {}).known([s.digest for s in signatures])
+    for k, false_pairs in ((0, 0), (1, 1), (2, 1), (3, 2), (4, 3)):
+        everything = search(table, [Rule(k)]).found[0]
+        assert figures_by_language(everything, known, ["en"] * 3)["ALL"].false_pairs == false_pairs
+
+
+def test_pages_without_a_fingerprint_match_on_their_digest_only() -> None:
+    signatures = [signature(None, None, "x"), signature(0, None, "x"), signature(None, None, "x"), signature(None)]
+    table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
+    matched = search(table, [Rule(63)]).found[0]
+    assert list(zip(matched.first.tolist(), matched.second.tolist(), strict=True)) == [(0, 2)]
+
+
+def test_histograms_count_every_pair_of_fingerprints_once() -> None:
+    signatures = [signature(0), signature(0b1), signature(0b11), signature(None)]
+    table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
+    known = make_truth(IDS[:4], {("a", "b"): 0.9, ("a", "d"): 0.9}).known([s.digest for s in signatures])
+    gate = histograms(table, known, search(table, [])).gate
+    assert {(reading.name, at): gate[reading][at] for reading in Reading for at in np.flatnonzero(gate[reading])} == {
+        ("POSITIVE", 1): 1,
+        ("NEGATIVE", 1): 1,
+        ("NEGATIVE", 2): 1,
+    }
+
+
+RELATIONS = [
+    (Relation(design("6"), 12, 20, 64, 1), 1),
+    (Relation(design("10"), 6, 14, 64, 0), 0),
+    (Relation(design("2-probed"), 6, 14, 64, 0), 0),
+    (Relation(design("4c1", 128), 5, None, 64, 0), 0),
+    (Relation(design("4c1", 16), 3, None, 64, 0), 0),
+]
+
+
+@given(st.sampled_from(RELATIONS), st.integers(0, 10_000))
+def test_all_pairs_at_once_are_those_of_brute_force(chosen: tuple[Relation, int], seed: int) -> None:
+    (relation, bands), random = chosen, Random(seed)
+    entries = [
+        replace(each, verifier=_with_keys(each.verifier, bands, random))
+        for each in crowd(40, random, relation.design.bits)
+    ]
+    signatures = [Signature(e.fingerprint, e.verifier, e.digest, 9) for e in entries]
+    table = SignatureTable.of(signatures, relation.design.bits, relation.verifier_bits, bands)
+    expected = {(i, j) for i, j in combinations(range(len(entries)), 2) if relation.matches(entries[i], entries[j])}
+    matched = search(table, [Rule.of(relation)]).found[0]
+    assert set(zip(matched.first.tolist(), matched.second.tolist(), strict=True)) == expected
+
+
+def _with_keys(verifier: int | None, bands: int, random: Random) -> int | None:
+    for _ in range(bands if verifier is not None else 0):
+        verifier = (verifier or 0) << 32 | random.randrange(3)
+    return verifier
+
+
+def test_sets_larger_than_a_block_are_searched_to_the_last_pair() -> None:
+    random = Random(7)
+    count = int(BLOCK_PAIRS**0.5) * 2
+    values = [random.getrandbits(64) for _ in range(count - 1)]
+    values.append(flipped(values[0], 64, 2, random))
+    table = SignatureTable.of([signature(value) for value in values], 64, 64, 0)
+    searched: Search = search(table, [Rule(5)])
+    assert list(zip(searched.found[0].first, searched.found[0].second, strict=True)) == [(0, count - 1)]
+    assert searched.gate.sum() == count * (count - 1) // 2
+
+
+def test_the_longest_common_substring_of_published_and_hand_made_pairs() -> None:
+    assert longest_common_substring("ABABC", "BABCA") == len("BABC")
+    assert longest_common_substring("xabcde", "yabcdz") == len("abcd")
+    assert longest_common_substring("abc", "xyz") == 0
+    assert longest_common_substring("", "abc") == 0
+    assert longest_common_substring("重复网页检测", "网页检测算法") == len("网页检测")
+    assert common_share("One  two\nthree", "xx one two three yy") == 1.0
+
+
+@given(st.text("abc上", max_size=30), st.text("abc上", max_size=30))
+def test_the_longest_common_substring_is_that_of_brute_force(a: str, b: str) -> None:
+    runs = {a[i:j] for i in range(len(a)) for j in range(i + 1, len(a) + 1)}
+    assert longest_common_substring(a, b) == max((len(run) for run in runs if run in b), default=0)
