@@ -69,4 +69,9 @@ class IndexMismatch(IndexFault):
 
 
 class StaleObservation(IndexFault):
-    """A page below the committed mark: its verdict is out, it is not judged again."""
+    """A page below the committed mark: its verdict is out, it is not judged again.
+
+    Retriable by reading anew: whoever hands in such a page no longer owns its partition.
+    """
+
+    retriable = True

@@ -107,7 +107,8 @@ class Stream:
                 for topic, configs in topics.items()
                 if topic not in there
             }
-            admin.create_topics(missing, wait_for_metadata=True)
+            if missing:
+                admin.create_topics(missing, wait_for_metadata=True)
 
     def beside(self, name: str) -> "Stream":
         """Another group on the same input."""

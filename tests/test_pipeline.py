@@ -15,6 +15,7 @@ from simhash.profiles import profile
 from simhash.tables import design
 from tests.stream import Stream, json_page, texts, until
 from worker.consumer import recipe
+from worker.errors import BrokerError
 from worker.fingerprinters import Pending, _Part
 from worker.judge import Rejected, prepare
 from worker.kafka import Session, largest_messages
@@ -64,11 +65,12 @@ def settings_of(stream, **more):
     return load(flags | more)
 
 
-def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", **more):
+def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", on_step=lambda step: None, **more):
     """Run the loop in a thread until `count` records are answered, or it crashes at a step."""
     settings, stopping, failure = settings_of(stream, **more), threading.Event(), []
 
-    def on_step(step):
+    def steps(step):
+        on_step(step)
         if step == crash_at:
             raise Crash
 
@@ -81,7 +83,7 @@ def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", **more
         largest=largest_messages(settings),
         metrics=Metrics(CollectorRegistry()),
         status=Status(),
-        on_step=on_step,
+        on_step=steps,
     )
 
     def work():
@@ -207,3 +209,17 @@ def test_lag_and_commits_are_measured(stream, index):
     assert value("simhash_dedup_pages_total", {"verdict": "unique", "kind": ""}) == judged
     assert value("simhash_dedup_last_commit_timestamp_seconds") > 1.7e9
     assert value("simhash_dedup_stage_seconds_count", {"stage": "commit"}) >= 1
+
+
+def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index, monkeypatch):
+    """They fence each other for ever otherwise, each as often as it commits."""
+    monkeypatch.setattr("worker.pipeline.LONGEST_PAUSE_SECONDS", 0.1)
+    stream.send([json_page(0, "a page " * 50)])
+    settings = settings_of(stream)
+
+    def fence(step):
+        if step == "begun":
+            Session(settings, stream.name).close()
+
+    with pytest.raises(BrokerError, match="transactional id"):
+        run(stream, index, 1, on_step=fence)

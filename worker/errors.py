@@ -7,6 +7,7 @@
     │   ├── BrokerUnreachable   nobody answers there (`retriable`; exit 7)
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
     │   └── SessionLost         this producer or consumer is done for: make new ones (`retriable`)
+    │       └── Fenced          another producer has our transactional id
     └── PositionRewound     the group stands below the index's mark: an operator must say that it is meant (exit 6)
 
 Errors of the index (`simhash.errors.IndexFault`) end the program with 5, or 7 when it cannot be reached.
@@ -55,6 +56,10 @@ class SessionLost(BrokerError):
     """The producer was fenced or failed for good, or the outcome of a commit is unknown: begin a new session."""
 
     retriable = True
+
+
+class Fenced(SessionLost):
+    """Another producer has begun a session under our transactional id."""
 
 
 class PositionRewound(WorkerError):

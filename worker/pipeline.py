@@ -24,11 +24,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from simhash.errors import IndexUnreachable, PageError, StaleObservation
+from simhash.errors import IndexUnreachable, PageError, SimhashError
 from simhash.index import Index, Partition, Position
 from simhash.profiles import Profile
 from worker.deadletter import dead_letter, record_size
-from worker.errors import BatchAborted, BrokerUnreachable, PositionRewound, SessionLost
+from worker.errors import (
+    BatchAborted,
+    BrokerError,
+    BrokerUnreachable,
+    Fenced,
+    PositionRewound,
+    SessionLost,
+    WorkerError,
+)
 from worker.fingerprinters import Fingerprinters, Outcome, Pending
 from worker.judge import Judged, Prepared, Rejected, judge, rejected
 from worker.kafka import Assigned, Polled, Session
@@ -46,6 +54,8 @@ IDLE_POLL_SECONDS = 0.5
 RESULT_WAIT_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 5.0
+FENCES_TOO_MANY = 5
+FENCING_SECONDS = 120.0
 DRAIN_SECONDS = 5.0
 """On SIGTERM, batches under way may take this long to be finished; the rest is read again by the next worker."""
 
@@ -105,6 +115,7 @@ class Pipeline:
         self._unchecked: list[Assigned] = []
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
+        self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
@@ -113,26 +124,34 @@ class Pipeline:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
             BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
         """
-        first = True
-        while not self._stopping.is_set():
-            try:
-                self._session = self._parts.open_session()
-            except (BrokerUnreachable, SessionLost) as error:
-                if first:
-                    raise
-                self._back_off(error)
-                continue
-            first = False
+        self._session = self._parts.open_session()
+        while True:
             try:
                 self._work()
-            except (BrokerUnreachable, SessionLost, StaleObservation) as error:
-                self._back_off(error)
             except _Stopped:
                 pass
+            except (WorkerError, SimhashError) as error:
+                if not error.retriable:
+                    raise
+                self._note_fence(error)
+                self._back_off(error)
             finally:
                 self._forget_all()
                 self._parts.status.ready(assigned=False)
                 self._session.close()
+            if not self._reopened():
+                return
+
+    def _reopened(self) -> bool:
+        """Whether there is a new session; tried until there is one or it is time to stop."""
+        while not self._stopping.is_set():
+            try:
+                self._session = self._parts.open_session()
+            except (BrokerUnreachable, SessionLost) as error:
+                self._back_off(error)
+            else:
+                return True
+        return False
 
     def _work(self) -> None:
         while not self._stopping.is_set():
@@ -329,6 +348,18 @@ class Pipeline:
         self._under_way.clear()
         self._committed.clear()
         self._unchecked.clear()
+
+    def _note_fence(self, error: Exception) -> None:
+        """One fence is a worker that was given up and came back; many in a row are two that share an id."""
+        if not isinstance(error, Fenced):
+            return
+        now = time.monotonic()
+        self._fenced_at.append(now)
+        if len(self._fenced_at) == self._fenced_at.maxlen and now - self._fenced_at[0] < FENCING_SECONDS:
+            raise BrokerError(
+                f"fenced {len(self._fenced_at)} times within {FENCING_SECONDS:.0f} s: another live worker uses the "
+                "same transactional id; give each its own (transactional_id)"
+            ) from error
 
     def _back_off(self, error: Exception) -> None:
         self._pause_seconds = min(max(0.1, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)

@@ -9,11 +9,12 @@ from typing import Any
 import kafka.errors as errors
 from kafka import KafkaAdminClient
 
-from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, SessionLost
+from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, SessionLost
 from worker.settings import Settings
 
 BOOTSTRAP_TIMEOUT_MS = 10_000
 _UNREACHABLE = (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError)
+_FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
 _REFUSED = (errors.AuthorizationError, errors.KafkaConfigurationError, errors.UnsupportedVersionError)
 
 
@@ -67,4 +68,6 @@ def translated(settings: Settings) -> Iterator[None]:
     except errors.CommitFailedError as error:
         raise BatchAborted(f"the group moved on while a batch was under way: {error}") from error
     except errors.KafkaError as error:
-        raise SessionLost(f"{type(error).__name__}: {error}") from error
+        # Once a producer has failed, every further call says so in a general error that only quotes the first one.
+        fenced = any(name in f"{type(error).__name__} {error}" for name in _FENCES)
+        raise (Fenced if fenced else SessionLost)(f"{type(error).__name__}: {error}") from error
