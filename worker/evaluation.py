@@ -213,12 +213,15 @@ def _texts(corpus: Corpus, wanted: list[int], recipe: Recipe, pool: ProcessPoolE
     among = set(wanted)
     records = (record for number, record in enumerate(corpus.records()) if number in among)
     tasks = ((record, recipe) for record in records)
-    return dict(zip(wanted, pool.map(_text, tasks, chunksize=BATCH_PAGES), strict=True))
+    return dict(zip(wanted, pool.map(_text_of_task, tasks, chunksize=BATCH_PAGES), strict=True))
 
 
-def _text(task: tuple[RawRecord, Recipe]) -> str:
-    """The main text of a page that was fingerprinted before, so it can be."""
-    record, recipe = task
+def _text_of_task(task: tuple[RawRecord, Recipe]) -> str:
+    return text_of(*task)
+
+
+def text_of(record: RawRecord, recipe: Recipe) -> str:
+    """The main text of a page, as it is fingerprinted; empty where the page is rejected."""
     try:
         page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
         content = page.content if isinstance(page.content, str) else decode_charset(page.content, page.charset).text

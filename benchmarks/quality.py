@@ -1,0 +1,217 @@
+"""How good the default is beside what else one could take, on one corpus: `python -m benchmarks.quality`.
+
+Three tables, in Markdown, as they stand in docs/quality.md: peers on the same texts; the default with one part of its
+recipe changed at a time; the default through other tables. Texts are extracted once, by the default's extractor; every
+pair of the set is compared, none is sampled. The profiles themselves are measured by `simhash-dedup evaluate`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+import click
+import numpy as np
+import xxhash
+from rich.console import Console
+from rich.progress import track
+
+from benchmarks import peers
+from simhash.evaluation import Figures, Found, KnownPairs, Rule, SignatureTable, Truth, figures_by_language, make_truth
+from simhash.evaluation import search as compare_all
+from simhash.features import ScriptRuns
+from simhash.fingerprint import simhash
+from simhash.profiles import DEFAULT, Profile, Signature, Weights
+from simhash.shingles import TokenShingles
+from simhash.sketch import MinHashSketch
+from simhash.tables import design
+from worker.assessment import relation_of
+from worker.evaluation import Corpus, read_corpus, read_pairs, text_of
+from worker.judge import Recipe
+from worker.page import Limits
+
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8)
+TABLES = "6"
+LARGEST_PAGE = 64 << 20
+RECIPE = Recipe(DEFAULT.name, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+HEADER = ("", "recall ≥ .8", "recall ≥ .9", "precision", "false pairs", "found, not scored")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A corpus as texts, and what is known of its pairs."""
+
+    corpus: Corpus
+    texts: list[str]
+    truth: Truth
+    known: KnownPairs
+
+    def row(self, name: str, found: Found, note: str = "") -> list[str]:
+        """A table's row for what was found."""
+        figures = figures_by_language(found, self.known, self.corpus.languages)["ALL"]
+        return [name, *_cells(figures), *([note] if note else [])]
+
+
+@click.command()
+@click.option("--pages", type=FILE, multiple=True, required=True, help="as for simhash-dedup evaluate (repeatable)")
+@click.option("--pairs", type=FILE, required=True)
+@click.option("--only", type=click.Choice(["peers", "recipe", "tables"]), multiple=True, help="these tables alone")
+def main(pages: tuple[Path, ...], pairs: Path, only: tuple[str, ...]) -> None:
+    """Compare the default with peers, with other recipes and through other tables."""
+    console = Console(stderr=True)
+    corpus = read_corpus(pages, LARGEST_PAGE)
+    records = track(corpus.records(), "extracting", len(corpus.ids), console=console, transient=True)
+    texts = [text_of(record, RECIPE) for record in records]
+    truth = make_truth(corpus.ids, read_pairs(pairs))
+    signatures = signatures_of(texts, DEFAULT)
+    given = Texts(corpus, texts, truth, truth.known([s.digest for s in signatures]))
+    tables: dict[str, Callable[[], None]] = {
+        "peers": lambda: peers_table(given, signatures, console),
+        "recipe": lambda: recipe_table(given),
+        "tables": lambda: tables_table(given, signatures),
+    }
+    for name in only or tables:
+        tables[name]()
+
+
+def signatures_of(texts: Sequence[str], profile: Profile) -> list[Signature]:
+    """Signatures of texts."""
+    return [profile.signature(text, text.encode("utf-8", "replace")) for text in texts]
+
+
+def table_of(signatures: Sequence[Signature], profile: Profile) -> SignatureTable:
+    """Signatures in columns."""
+    return SignatureTable.of(signatures, profile.bits, profile.verifier_bits, profile.bands)
+
+
+def peers_table(given: Texts, signatures: Sequence[Signature], console: Console) -> None:
+    """The default, and packages that a user might take instead, with the speed from text of one process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "texts.jsonl"
+        path.write_text("".join(json.dumps(text) + "\n" for text in given.texts))
+        asked: dict[str, object] = {"texts": str(path), "thresholds": THRESHOLDS}
+        found = peers.run("quality", asked, lambda text: console.print(text))
+    count = len(given.texts)
+    started = time.process_time()
+    signatures_of(given.texts, DEFAULT)
+    rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, time.process_time() - started))]
+    rate = _rate(count, found["minhash_seconds"])
+    for lsh in found["lsh"]:
+        name = f"datasketch MinHashLSH, 128, threshold {lsh['threshold']} ({lsh['bands'][0]} x {lsh['bands'][1]})"
+        rows.append(given.row(name, _pairs(lsh["pairs"]), rate))
+    values = [None if text is None else int(text, 16) for text in found["fingerprints"]]
+    name = f"1e0ng simhash, k = 3 ({sum(value is None for value in values)} texts raise)"
+    rows.append(given.row(name, _within(values, 3), _rate(count, found["simhash_seconds"])))
+    started = time.process_time()
+    values = [_text_dedup(text) for text in given.texts]
+    rows.append(given.row("text-dedup simhash, k = 3", _within(values, 3), _rate(count, time.process_time() - started)))
+    _print("Peers", [*HEADER, "texts/s"], rows)
+
+
+def _text_dedup(text: str) -> int | None:
+    """As `embed_func` of text-dedup 0.4's simhash does it by default: the set of character 3-grams, xxh3_64.
+
+    Its package is not installed for this: it brings a machine learning framework.
+    """
+    grams = {text[i : i + 3].lower() for i in range(len(text) - 2)} if len(text) >= 5 else set()
+    hashes = np.fromiter((xxhash.xxh3_64_intdigest(gram.encode("utf-8", "replace")) for gram in grams), np.uint64)
+    return simhash(hashes, np.ones(len(hashes)), 64, 0) if len(hashes) else None
+
+
+def recipe_table(given: Texts) -> None:
+    """The default with one part changed at a time."""
+    rows = []
+    for profile, changes in groupby(_changes(), key=lambda change: change[1]):
+        signatures = signatures_of(given.texts, profile)
+        named = list(changes)
+        searched = compare_all(table_of(signatures, profile), [rule for _, _, rule in named])
+        rows += [given.row(name, found) for (name, _, _), found in zip(named, searched.found, strict=True)]
+    _print("One part changed at a time", HEADER, rows)
+
+
+def _changes() -> Iterator[tuple[str, Profile, Rule]]:
+    """A name, a profile and a rule; those of one profile together."""
+    rule = _rule(DEFAULT)
+    yield "**default**", DEFAULT, rule
+    yield "no verifier", DEFAULT, replace(rule, verifier_reach=None)
+    for reach in (6, 8, 10, 14, 16):
+        yield f"reach {reach}", DEFAULT, replace(rule, reach=reach)
+    for reach in (14, 16, 18, 22, 24, 26):
+        yield f"verifier reach {reach}", DEFAULT, replace(rule, verifier_reach=reach)
+    yield "every pair compared", DEFAULT, replace(rule, design=None)
+    for name, profile in _recipes():
+        yield name, profile, _rule(profile)
+
+
+def _recipes() -> Iterator[tuple[str, Profile]]:
+    for bands, rows in ((0, 4), (1, 4), (2, 4), (3, 3), (3, 5), (4, 4), (5, 3)):
+        sketch = MinHashSketch(n=5, bins=128, bands=bands, rows=rows)
+        yield f"{bands} bands of {rows} rows" if bands else "no bands", replace(DEFAULT, verifier=sketch)
+    for cap in (1, 4, 16, None):
+        weights = Weights("count", cap=cap)
+        yield f"counts capped at {cap}" if cap else "counts not capped", replace(DEFAULT, weights=weights)
+    yield "features by jieba's words", replace(DEFAULT, features=ScriptRuns())
+    second = replace(DEFAULT, verifier=TokenShingles(5), verifier_reach=14)
+    yield "verifier a second simhash of 64 bits, reach 14, no bands", second
+    for features in (1, 32, 64):
+        yield f"at least {features} distinct features", replace(DEFAULT, min_features=features)
+
+
+def _rule(profile: Profile) -> Rule:
+    return Rule.of(relation_of(profile, design(TABLES)))
+
+
+def tables_table(given: Texts, signatures: Sequence[Signature]) -> None:
+    """The default through other designs, with its bands and without."""
+    table = table_of(signatures, DEFAULT)
+    rows = []
+    for name in ("4", "6", "2-probed", "8", "10", "11", "14", "16", "20"):
+        tables = design(name)
+        rules = [replace(_rule(DEFAULT), design=tables, bands=bands) for bands in (True, False)]
+        with_bands, alone = compare_all(table, rules).found
+        prefixes = sorted({each.prefix for each in tables.tables})
+        place = f"{name}: {len(tables.tables)} tables, p = {prefixes[0]}" + (
+            f"..{prefixes[-1]}" if prefixes[1:] else ""
+        )
+        rows.append([*given.row(place, with_bands), given.row("", alone)[1]])
+    _print("Other tables", [*HEADER, "recall ≥ .8 without bands"], rows)
+
+
+def _shipped(signatures: Sequence[Signature], profile: Profile) -> Found:
+    return compare_all(table_of(signatures, profile), [_rule(profile)]).found[0]
+
+
+def _within(values: Sequence[int | None], k: int) -> Found:
+    """Pairs of 64-bit fingerprints within k bits; texts without one match nothing."""
+    signatures = [Signature(value, None, f"text:{number}", 0) for number, value in enumerate(values)]
+    return compare_all(SignatureTable.of(signatures, 64, 64, 0), [Rule(k)]).found[0]
+
+
+def _pairs(pairs: Sequence[Sequence[int]]) -> Found:
+    places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64))
+
+
+def _cells(figures: Figures) -> list[str]:
+    shares = (figures.recall_080, figures.recall_090, figures.precision)
+    return [*("" if s is None else f"{s:.4f}" for s in shares), f"{figures.false_pairs:,}", f"{figures.grey_found:,}"]
+
+
+def _rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:,.0f}"
+
+
+def _print(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print(f"\n### {title}\n")
+    for row in (header, ["---", *["---:"] * (len(header) - 1)], *rows):
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
