@@ -47,11 +47,15 @@ class Move:
 
 @dataclass(frozen=True)
 class Table:
-    """One permutation: the blocks of a fingerprint in their new order, the first `prefix` bits of it leading."""
+    """One permutation: the blocks of a fingerprint in their new order, the first `prefix` bits of it leading.
+
+    `lead` has those bits set where they stand in the fingerprint.
+    """
 
     bits: int
     blocks: tuple[Block, ...]
     prefix: int
+    lead: int = field(init=False, repr=False, compare=False)
     _forward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
     _backward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
 
@@ -63,8 +67,13 @@ class Table:
         if not 0 < self.prefix <= self.bits:
             raise DesignError(f"a prefix of {self.prefix} bits does not fit in {self.bits}")
         moves = tuple(_moves(self.bits, self.blocks))
+        object.__setattr__(self, "lead", sum(1 << (self.bits - 1 - bit) for bit in self._lead_bits()))
         object.__setattr__(self, "_forward", moves)
         object.__setattr__(self, "_backward", tuple(Move(m.put, m.mask, m.take) for m in moves))
+
+    def _lead_bits(self) -> list[int]:
+        in_order = [bit for block in self.blocks for bit in range(block.start, block.end)]
+        return in_order[: self.prefix]
 
     def permute(self, fingerprint: int) -> int:
         """The fingerprint with this table's blocks in front."""
@@ -110,9 +119,8 @@ class Design:
 
     def shares_prefix(self, a: int, b: int) -> bool:
         """Whether some table's probe for `a` meets `b` (symmetric)."""
-        return any(
-            ((table.permute(a ^ b)) >> (self.bits - table.prefix)).bit_count() <= self.radius for table in self.tables
-        )
+        different = a ^ b
+        return any((different & table.lead).bit_count() <= self.radius for table in self.tables)
 
     def describe(self) -> dict[str, object]:
         """The design as JSON-able data; equal descriptions are equal designs."""

@@ -51,6 +51,13 @@ def test_restore_is_the_inverse_of_permute(found, fingerprint):
         assert table.restore(table.permute(fingerprint)) == fingerprint
 
 
+@given(designs(), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_the_lead_has_the_bits_that_permute_puts_in_front(found, a, b):
+    for table in found.tables:
+        together = table.permute(a) >> (64 - table.prefix) == table.permute(b) >> (64 - table.prefix)
+        assert together == ((a ^ b) & table.lead == 0)
+
+
 @given(designs(128), st.integers(0, 2**128 - 1))
 def test_restore_is_the_inverse_of_permute_at_128_bits(found, fingerprint):
     for table in found.tables:

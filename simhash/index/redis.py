@@ -187,7 +187,7 @@ class RedisIndex:
             name = f"{number:0{layout.digits}x}"
             for member in self._client.zrange(layout.table(index) + name, 0, -1):
                 near = layout.fingerprint_at(table, name, member)
-                if (table.permute(near ^ fingerprint) >> (table.bits - table.prefix)).bit_count() <= radius:
+                if ((near ^ fingerprint) & table.lead).bit_count() <= radius:
                     yield near
 
     def _records(self, fingerprint: int) -> list[Record]:
