@@ -48,9 +48,8 @@ def test_a_copy_is_exact_and_an_edited_page_is_near(index):
 
 
 def test_the_same_url_again_is_said(index):
-    page = prepared(1, text=" ".join(WORDS))
-    again = prepare(RawRecord(Source("pages", 0, 9, 5), b"k", b'{"url":"http://x/1","text":"%s"}' % " ".join(WORDS).encode()), RECIPE)  # fmt: skip
-    assert verdicts(index, page, again)[1].match.same_url
+    pages = [prepared(1, text=" ".join(WORDS)), prepared(2, url="http://x/1", text=" ".join(WORDS))]
+    assert verdicts(index, *pages)[1].match.same_url
 
 
 def test_pages_without_text_match_on_their_raw_bytes_only(index):

@@ -149,8 +149,7 @@ json_values = st.recursive(
 def test_any_json_object_is_a_page_within_the_limits_or_refused(fields):
     try:
         page = decode_page(b"k", json.dumps(fields).encode(), "json", LIMITS)
-    except PageError as error:
-        assert str(error)
+    except PageError:
         return
     assert checked(page, LIMITS) == page
     page.raw.decode("utf-8", "replace")

@@ -119,6 +119,6 @@ def _wait(client: redis.Redis, server: subprocess.Popen[bytes], log: Path) -> No
             return
         except (redis.ConnectionError, redis.BusyLoadingError):
             if server.poll() is not None or time.monotonic() > end:
-                tail = log.read_text(errors="replace")[-500:]
-                raise SettingsError(f"the embedded Redis does not start: {tail}") from None
+                last = " / ".join(log.read_text(errors="replace").splitlines()[-2:])
+                raise SettingsError(f"the embedded Redis does not start: {last}") from None
             time.sleep(0.02)

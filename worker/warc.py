@@ -115,7 +115,7 @@ def _fields(lines: list[bytes]) -> dict[str, str]:
     for line in lines:
         text = line.decode("utf-8", "replace").strip("\r\n")
         if text[:1] in (" ", "\t") and name:
-            fields[name] += " " + text.strip()
+            fields[name] = f"{fields[name]} {text.strip()}".strip()
             continue
         name, colon, value = text.partition(":")
         name = name.strip().lower() if colon else ""

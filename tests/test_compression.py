@@ -1,0 +1,99 @@
+"""Compressed input: many frames, broken ones, and files cut off anywhere."""
+
+import gzip
+import io
+import random
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.compression import ERRORS, GZIP_MAGIC, ZSTD_MAGIC, decompressed
+
+TEXT = b"".join(b"%d\n" % random.Random(1).getrandbits(64) for _ in range(2000)) + random.Random(2).randbytes(20_000)
+COMPRESS = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor(write_checksum=True).compress}
+kinds = pytest.mark.parametrize("compress", COMPRESS.values(), ids=COMPRESS)
+
+
+class Raw(io.RawIOBase):
+    """A file that gives at most `most` bytes at a time."""
+
+    def __init__(self, data, most=1 << 20):
+        self._data = io.BytesIO(data)
+        self._most = most
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self._data.read(min(len(buffer), self._most))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def read(data, expected=b"", most=1 << 20):
+    return decompressed(Raw(data, most), expected).read()
+
+
+@kinds
+@given(parts=st.lists(st.binary(max_size=200), min_size=1, max_size=5), most=st.integers(5, 50))
+def test_all_frames_are_read(compress, parts, most):
+    assert read(b"".join(map(compress, parts)), most=most) == b"".join(parts)
+
+
+def test_plain_bytes_are_passed_on():
+    assert read(b"") == b""
+    assert read(b"{}") == b"{}"
+
+
+@kinds
+def test_a_file_cut_off_anywhere_is_an_error(compress):
+    whole = compress(TEXT) * 2
+    middle = len(whole) // 2
+    for length in (10, middle - 1, middle + 1, middle + 9, len(whole) - 1):
+        with pytest.raises(ERRORS):
+            read(whole[:length])
+    assert read(whole[:middle]) == TEXT
+
+
+@kinds
+def test_what_comes_before_the_cut_can_be_read(compress):
+    stream = decompressed(Raw((compress(TEXT) * 2)[:-100]))
+    assert stream.read(len(TEXT)) == TEXT
+
+
+@kinds
+def test_broken_bytes_are_an_error(compress):
+    broken = bytearray(compress(TEXT))
+    for place in range(len(broken) // 2, len(broken) // 2 + 8):
+        broken[place] ^= 0xFF
+    with pytest.raises(ERRORS):
+        read(bytes(broken) + compress(TEXT))
+
+
+@kinds
+def test_what_follows_the_last_frame_is_an_error(compress):
+    with pytest.raises(ERRORS):
+        read(compress(TEXT) + b"trailing")
+
+
+@pytest.mark.parametrize("expected", [GZIP_MAGIC, ZSTD_MAGIC])
+@pytest.mark.parametrize("data", [b"", b"plain"])
+def test_a_file_that_is_not_what_its_name_says_is_an_error(data, expected):
+    with pytest.raises(OSError, match="as its name says"):
+        read(data, expected)
+
+
+def test_a_huge_ratio_does_not_fill_the_memory():
+    """A gigabyte of zeros in some kilobytes: it comes in pieces of bounded size."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1 << 10)) + packer.flush()
+    raw = decompressed(Raw(packed)).raw
+    largest = read = 0
+    buffer = bytearray(1 << 20)
+    while count := raw.readinto(buffer):
+        read += count
+        largest = max(largest, len(raw._ready))
+    assert read == 1 << 30
+    assert largest < 64 << 20

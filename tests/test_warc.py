@@ -1,0 +1,163 @@
+"""WARC: every record is a page, skipped, refused with the reason, or the file is said to be broken; never silence."""
+
+import gzip
+import io
+import zlib
+
+import pytest
+import zstandard
+
+from simhash.errors import PageError
+from worker.errors import InputError
+from worker.records import Page
+from worker.warc import page_of, warc_records
+
+LARGEST = 10_000
+HTML = b"<p>" + b"some words " * 50
+PAGE = {"Content-Type": "text/html; charset=gbk"}
+
+
+def http(body=HTML, headers=PAGE, status="200 OK"):
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status}\r\n{fields}\r\n".encode() + body
+
+
+def record(block, kind="response", content_type="application/http; msgtype=response", uri="http://x/", **more):
+    headers = {"WARC-Type": kind, "WARC-Record-ID": "<urn:1>", "WARC-Date": "2026-01-01T00:00:00Z"}
+    headers |= {"WARC-Target-URI": uri, "Content-Type": content_type, "Content-Length": len(block)} | more
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return b"WARC/1.0\r\n" + fields.encode() + b"\r\n" + block + b"\r\n\r\n"
+
+
+def records(data):
+    return list(warc_records(io.BytesIO(data), LARGEST))
+
+
+def page(data):
+    (found,) = records(data)
+    return page_of(found, LARGEST)
+
+
+def test_a_response_is_a_page():
+    assert page(record(http())) == Page("http://x/", HTML, True, "gbk", "<urn:1>", "2026-01-01T00:00:00Z")
+
+
+def test_records_follow_each_other_and_header_names_have_any_case():
+    data = record(http()).replace(b"Content-Length", b"CONTENT-length") + b"\r\n" + record(http(b"second"))
+    assert [page_of(r, LARGEST).content for r in records(data)] == [HTML, b"second"]
+
+
+def test_a_resource_is_a_page_without_http():
+    assert page(record(HTML, "resource", "text/html")).content == HTML
+
+
+def test_plain_text_is_not_html():
+    assert not page(record(http(headers={"Content-Type": "text/plain"}))).is_html
+
+
+def test_a_folded_header_and_an_url_in_angles_and_in_utf8_are_read():
+    data = record(http(), uri="<http://x/é>").replace(b"WARC-Date: ", b"WARC-Date:\r\n ")
+    assert (page(data).url, page(data).fetched_at) == ("http://x/é", "2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        record(b"software: x", "warcinfo", "application/warc-fields"),
+        record(b"GET / HTTP/1.1\r\n\r\n", "request", "application/http; msgtype=request"),
+        record(http(b""), "revisit"),
+        record(http(), "metadata"),
+        record(http(status="404 Not Found")),
+        record(http(status="301 Moved")),
+        record(http(headers={"Content-Type": "image/png"})),
+        record(http(headers={})),
+        record(b"\x89PNG", "resource", "image/png"),
+        record(b""),
+        record(b"\0\1no http at all"),
+    ],
+)
+def test_what_holds_no_page_is_skipped(data):
+    assert page(data) is None
+
+
+def chunked(body):
+    return (
+        b"%x\r\n" % len(body[:100]) + body[:100] + b"\r\n%X;ext=1\r\n" % len(body[100:]) + body[100:] + b"\r\n0\r\n\r\n"
+    )
+
+
+def raw_deflate(body):
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (gzip.compress(HTML), {"Content-Encoding": "gzip"}),
+        (gzip.compress(HTML), {"content-encoding": "X-GZIP"}),
+        (zlib.compress(HTML), {"Content-Encoding": "deflate"}),
+        (raw_deflate(HTML), {"Content-Encoding": "deflate"}),
+        (zstandard.ZstdCompressor().compress(HTML), {"Content-Encoding": "zstd"}),
+        (gzip.compress(gzip.compress(HTML)), {"Content-Encoding": "gzip, gzip"}),
+        (HTML, {"Content-Encoding": "gzip"}),
+        (HTML, {"Content-Encoding": "identity"}),
+        (chunked(HTML), {"Transfer-Encoding": "chunked"}),
+        (chunked(gzip.compress(HTML)), {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}),
+        (HTML, {"Transfer-Encoding": "chunked"}),
+        (chunked(HTML)[:-7], {"Transfer-Encoding": "chunked"}),
+    ],
+)
+def test_encodings_are_undone_and_not_where_the_crawler_did_it(body, headers):
+    assert page(record(http(body, PAGE | headers))).content == HTML
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "message"),
+    [
+        (HTML, "br", "content-encoding 'br' is none of gzip"),
+        (gzip.compress(HTML)[:-12], "gzip", "content-encoding gzip of 27 bytes: it ends before its stream does"),
+        (gzip.compress(bytes(1 << 20)), "gzip", "hold a page of more than max_page_bytes = 10,000"),
+    ],
+)
+def test_an_encoding_that_cannot_be_undone_refuses_the_page(body, encoding, message):
+    with pytest.raises(PageError) as caught:
+        page(record(http(body, PAGE | {"Content-Encoding": encoding})))
+    assert caught.value.stage == "decode"
+    assert message in str(caught.value)
+
+
+def test_a_page_beyond_the_limit_is_refused_and_a_huge_video_skipped_without_being_kept():
+    film = record(http(b"x" * 50_000, {"Content-Type": "video/mp4"}))
+    found = records(film + record(http(b"x" * 50_000)) + record(http()))
+    assert len(found[0].block) == LARGEST
+    assert page_of(found[0], LARGEST) is None
+    with pytest.raises(PageError, match="the record has 50,057 bytes, more than 10,000"):
+        page_of(found[1], LARGEST)
+    assert page_of(found[2], LARGEST).content == HTML
+
+
+WHOLE = record(http())
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        (WHOLE[:50], "the file ends within the head of record 1"),
+        (WHOLE[:-100], "the file ends 96 bytes before the end of record 1"),
+        (b"garbage\r\n" + WHOLE, "record 1 is none of a WARC: it begins with b'garbage"),
+        (WHOLE.replace(b"Content-Length: ", b"Content-Length: x"), "record 1 has no Content-Length but 'x"),
+        (WHOLE.replace(b"Content-Length: ", b"Content-Length: -"), "record 1 has no Content-Length but '-"),
+        (b"WARC/1.0\r\nA: " + b"a" * (2 << 20), "record 1 has a head of more than 1,048,576 bytes"),
+    ],
+)
+def test_a_broken_file_is_an_error_after_the_records_before(tail, message):
+    found = warc_records(io.BytesIO(WHOLE + tail), LARGEST)
+    assert page_of(next(found), LARGEST).content == HTML
+    with pytest.raises(InputError) as caught:
+        next(found)
+    assert message in str(caught.value)
+
+
+def test_the_empty_lines_at_the_end_may_be_missing():
+    assert len(records(WHOLE + WHOLE[:-4])) == 2
