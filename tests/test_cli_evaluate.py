@@ -167,6 +167,15 @@ def test_plots_are_png_files(files: Path) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
 
 
+def test_a_corpus_without_near_duplicates_or_strangers_can_be_drawn(files: Path) -> None:
+    pages = corpus()[:2]
+    (files / "pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in pages))
+    (files / "pairs.jsonl.gz").write_text(json.dumps(PAIRS[0]))
+    result = run(files, "--plot", str(files / "plots"))
+    assert result.exception is None, result.output
+    assert len(list((files / "plots").iterdir())) == 3
+
+
 def test_a_missing_extra_is_named_before_any_work(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     for flag, value, extra in (("--plot", "plots", "plots"), ("--lcs", "0.5", "lcs")):

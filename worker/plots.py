@@ -17,10 +17,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 from numpy.typing import NDArray
 
 from simhash.evaluation import Reading
+from simhash.evaluation.figures import ALL
 from worker.assessment import Assessment
 
 INK, QUIET, RULE = "#1f2933", "#7b8794", "#d9dfe5"
@@ -29,6 +30,11 @@ SERIES = (BLUE, ORANGE, "#3f8f5f", "#7a5ba6", "#946b2d")
 """Told apart by people with any colour vision, and each line is named where it ends."""
 DPI = 110
 LANGUAGES_SHOWN = 14
+FLOOR = 0.5
+"""Where nothing stands on a logarithmic scale of counts."""
+WIDE_BITS = 72
+DARK_SHARE = 0.75
+"""Above it the table's blue takes white ink."""
 
 
 def draw(found: Sequence[Assessment], directory: Path) -> list[Path]:
@@ -54,12 +60,12 @@ def _saved(figure: Figure, path: Path) -> Path:
 
 def over_k(found: Assessment) -> Figure:
     """Recall and precision of the fingerprint alone at each distance, and where the whole rule stands."""
-    counted, shipped = found.histograms.gate, found.shipped.answered["ALL"]
+    counted, shipped = found.histograms.gate, found.shipped.answered[ALL]
     last = min(max(16, found.profile.reach + 4), counted.shape[1] - 1)
     right = np.cumsum(counted[Reading.POSITIVE])[: last + 1]
     wrong = np.cumsum(counted[Reading.NEGATIVE])[: last + 1]
     ks = np.arange(last + 1)
-    figure, axes = _canvas(f"Hamming distance alone finds strangers too: profile {found.profile.name}", 8.0, 4.6)
+    figure, axes = _canvas(f"Recall and precision of the fingerprint alone: profile {found.profile.name}", 8.0, 4.6)
     precision = right / np.maximum(right + wrong, 1)
     for values, colour, name in ((right / max(shipped.pairs_080, 1), BLUE, "recall"), (precision, ORANGE, "precision")):
         axes.plot(ks, values, color=colour, linewidth=2.2, marker="o", markersize=4)
@@ -75,7 +81,7 @@ def over_k(found: Assessment) -> Figure:
 
 def _mark_rule(axes: Axes, found: Assessment) -> None:
     """The profile's own figures, as rings at its reach."""
-    shipped = found.shipped.answered["ALL"]
+    shipped = found.shipped.answered[ALL]
     for value, colour in ((shipped.recall_080, BLUE), (shipped.precision, ORANGE)):
         if value is not None:
             axes.plot([found.profile.reach], [value], "o", color=colour, mfc="white", mew=2, markersize=9, zorder=5)
@@ -103,21 +109,25 @@ def distances(found: Assessment) -> Figure:
 
 
 def _distance_panel(axes: Axes, counted: NDArray[np.int64], reach: int) -> None:
-    bits = np.arange(counted.shape[1])
-    for reading, colour, name in (
-        (Reading.NEGATIVE, ORANGE, "strangers,\nJaccard < .5"),
-        (Reading.POSITIVE, BLUE, "near-duplicates,\nJaccard ≥ .8"),
-    ):
-        values = counted[reading]
-        if values.any():
-            axes.fill_between(bits, 0.5, np.maximum(values, 0.5), step="mid", color=colour, alpha=0.32, linewidth=0)
-            axes.step(bits, np.maximum(values, 0.5), where="mid", color=colour, linewidth=1.4)
-            peak = int(values.argmax())
-            place = (max(peak, 0.06 * len(bits)), values[peak] * 1.5)
-            axes.annotate(name, place, ha="center" if peak > 5 else "left", color=colour, weight="bold", fontsize=9)
+    last = int(np.flatnonzero(counted.any(axis=0)).max(initial=reach))
+    bits = np.arange(last + 2)
+    strangers, near = counted[Reading.NEGATIVE, : last + 2], counted[Reading.POSITIVE, : last + 2]
+    for values, colour in ((strangers, ORANGE), (near, BLUE)):
+        heights = np.append(np.maximum(values, FLOOR), FLOOR)[: len(bits)]
+        axes.fill_between(bits, FLOOR, heights, step="mid", color=colour, alpha=0.3, linewidth=0)
+        axes.step(bits, heights, where="mid", color=colour, linewidth=1.4)
+    if strangers.any():
+        top = (int(strangers.argmax()), strangers.max() * 1.6)
+        axes.annotate("strangers,\nJaccard < .5", top, ha="center", color=ORANGE, weight="bold", fontsize=9)
+    axes.annotate(
+        "near-duplicates,\nJaccard ≥ .8", (0.012, 0.7), xycoords="axes fraction", color=BLUE, weight="bold", fontsize=9
+    )
     axes.set_yscale("log")
-    axes.set_ylim(0.5, counted.max() * 60)
+    axes.set_ylim(FLOOR, max(counted.max(), 1) * 60)
+    axes.set_xlim(-1, last + 2)
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(MultipleLocator(16 if last > WIDE_BITS else 8))
     axes.axvline(reach + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 3)))
     axes.annotate(
         f"reach {reach}",
@@ -128,43 +138,24 @@ def _distance_panel(axes: Axes, counted: NDArray[np.int64], reach: int) -> None:
         color=INK,
         fontsize=9,
     )
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def recall(found: Assessment) -> Figure:
     """Recall in a table of colours: languages by Jaccard bands, pairs beneath each share."""
-    rows = [(name, f) for name, f in found.shipped.answered.items() if f.pairs_080]
+    rows = [(name, f) for name, f in found.shipped.answered.items() if f.pairs_080 or name == ALL]
     rows = rows[:1] + sorted(rows[1:], key=lambda row: -row[1].pairs_080)[:LANGUAGES_SHOWN]
     figure, axes = _canvas(
         f"Recall by language and Jaccard similarity: profile {found.profile.name}", 7.6, 1.5 + 0.46 * len(rows)
     )
     bands = rows[0][1].bands
     shares = np.array([[np.nan if b.recall is None else b.recall for b in f.bands[-len(bands) :]] for _, f in rows])
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
+    axes.imshow(shares, cmap="Blues", vmin=0.3, vmax=1.15, aspect="auto")
     for row, (_, figures) in enumerate(rows):
         for column, band in enumerate(figures.bands[-len(bands) :]):
             if band.recall is not None:
-                dark = band.recall > 0.7
-                axes.text(
-                    column,
-                    row,
-                    f"{band.recall:.1%}",
-                    ha="center",
-                    va="bottom",
-                    fontsize=10,
-                    color="white" if dark else INK,
-                )
-                axes.text(
-                    column,
-                    row + 0.06,
-                    f"of {band.pairs:,}",
-                    ha="center",
-                    va="top",
-                    fontsize=7.5,
-                    color="#dbe7f3" if dark else QUIET,
-                )
+                _write_share(axes, column, row, band.recall, band.pairs)
     axes.set_xticks(range(len(bands)), [f"{band.low:g} to {band.high:g}" for band in bands])
-    axes.set_yticks(range(len(rows)), ["all" if name == "ALL" else name for name, _ in rows])
+    axes.set_yticks(range(len(rows)), ["all" if name == ALL else name for name, _ in rows])
     axes.grid(visible=False)
     axes.set_xticks(np.arange(len(bands) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
@@ -175,16 +166,23 @@ def recall(found: Assessment) -> Figure:
     return figure
 
 
+def _write_share(axes: Axes, column: int, row: int, share: float, pairs: int) -> None:
+    dark = share > DARK_SHARE
+    axes.text(column, row, f"{share:.1%}", ha="center", va="bottom", fontsize=10, color="white" if dark else INK)
+    colour = "#dbe7f3" if dark else QUIET
+    axes.text(column, row + 0.06, f"of {pairs:,}", ha="center", va="top", fontsize=7.5, color=colour)
+
+
 def side_by_side(found: Sequence[Assessment]) -> Figure:
-    """Recall of every profile over Jaccard similarity; precision in the name at the line's end."""
+    """Recall of every profile over Jaccard similarity; false pairs by the name at the line's end."""
     figure, axes = _canvas("Recall by Jaccard similarity, as the index answers", 8.6, 4.6)
-    bands = found[0].shipped.answered["ALL"].bands
+    bands = found[0].shipped.answered[ALL].bands
     ends = []
     for each, colour in zip(found, SERIES * len(found), strict=False):
-        figures = each.shipped.answered["ALL"]
+        figures = each.shipped.answered[ALL]
         values = [np.nan if band.recall is None else band.recall for band in figures.bands]
         axes.plot(range(len(values)), values, color=colour, linewidth=2.2, marker="o", markersize=5)
-        ends.append((values[0], colour, f"{each.profile.name}\n{figures.false_pairs:,} false pairs"))
+        ends.append((values[0], colour, f"{each.profile.name}\nfalse pairs: {figures.false_pairs:,}"))
     for height, (value, colour, name) in zip(_apart([end[0] for end in ends]), ends, strict=True):
         axes.annotate(
             name,
