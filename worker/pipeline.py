@@ -54,6 +54,7 @@ IDLE_POLL_SECONDS = 0.5
 RESULT_WAIT_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 5.0
+PROGRESS_SECONDS = 30.0
 FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
 DRAIN_SECONDS = 5.0
@@ -102,6 +103,34 @@ class Parts:
     on_step: Callable[[str], None] = lambda step: None
 
 
+@dataclass
+class Progress:
+    """What was done since it was last told in the log."""
+
+    since: float
+    unique: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+    def add(self, unique: int, duplicate: int, rejected: int) -> None:
+        """Count a committed batch."""
+        self.unique += unique
+        self.duplicate += duplicate
+        self.rejected += rejected
+
+    def tell(self, now: float, lag: int) -> None:
+        """Write a line when it is time and there is something to tell."""
+        done, seconds = self.unique + self.duplicate + self.rejected, now - self.since
+        if seconds < PROGRESS_SECONDS:
+            return
+        if done:
+            log.info(
+                "%d pages in %.0f s (%.0f/s): %d unique, %d duplicate, %d dead letters; %d to go",
+                *(done, seconds, done / seconds, self.unique, self.duplicate, self.rejected, lag),
+            )
+        self.since, self.unique, self.duplicate, self.rejected = now, 0, 0, 0
+
+
 class Pipeline:
     """See the module."""
 
@@ -115,6 +144,7 @@ class Pipeline:
         self._unchecked: list[Assigned] = []
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
+        self._progress = Progress(time.monotonic())
         self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
     def run(self) -> None:
@@ -268,6 +298,8 @@ class Pipeline:
         metrics.judged(judged[o.source] for o in outcomes if isinstance(o, Prepared))
         metrics.prepared(o for o in outcomes if isinstance(o, Prepared))
         metrics.rejected(o for o in outcomes if isinstance(o, Rejected))
+        unique = sum(each.verdict.match is None for each in judged.values())
+        self._progress.add(unique, len(judged) - unique, len(outcomes) - len(judged))
 
     # Checks ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +406,9 @@ class Pipeline:
             return
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
         ends = self._session.ends()
-        self._parts.metrics.lag({p: max(0, ends[p] - o) for p, o in self._committed.items() if p in ends})
+        lags = {p: max(0, ends[p] - o) for p, o in self._committed.items() if p in ends}
+        self._parts.metrics.lag(lags)
+        self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)
