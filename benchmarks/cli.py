@@ -10,10 +10,9 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import index, loop, machine
+from benchmarks import index, loop, machine, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
-
 
 Benchmark = Callable[[Report, bool, Path, Path], None]
 """Called with the report, whether to be quick, a scratch directory and the file of pages."""
@@ -27,7 +26,11 @@ def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     index.run(report, index.QUICK if quick else index.Sizes(), scratch)
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {"loop": _loop, "index": _index}
+def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
+    texts.run(report, texts.QUICK if quick else texts.Sizes(), pages)
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": _index}
 
 
 @click.command()
@@ -39,7 +42,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {"loop": _loop, "index": _index}
     default=SAMPLE,
     help="pages to measure with: JSONL, plain or .zst [default: the bundled sample]",
 )
-@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here")
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here"
+)
 def main(only: tuple[str, ...], quick: bool, pages: Path, json_path: Path | None) -> None:
     """Measure speed and memory beside limits and peers, all in this run.
 

@@ -25,7 +25,7 @@ from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition, Relation
 from simhash.index.redis import RedisIndex, open_index
 from simhash.tables import design
-from worker.settings import Settings
+from worker.settings import load
 from worker.stores import configured_profile, connected_index
 
 NAME = "index"
@@ -99,7 +99,7 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
     server = RedisServer(directory / "redis", dies_with_parent=True)
     server.start()
     try:
-        rates = {label: _measure(report, sizes, server, label) for label in ("4", "10", "default")}
+        rates = {label: measured(report, sizes, server, label) for label in ("4", "10", "default")}
         _compare(report, rates, _datasketch(report, sizes, server), _simhash_index(report, sizes))
     finally:
         server.kill()
@@ -114,7 +114,7 @@ class Cost:
     bytes: float
 
 
-def _measure(report: Report, sizes: Sizes, server: RedisServer, label: str) -> Cost:
+def measured(report: Report, sizes: Sizes, server: RedisServer, label: str) -> Cost:
     """One design at every size; the costs at the smallest, at which the peers are measured too."""
     with _emptied(server) as client:
         empty = _used(client)
@@ -137,7 +137,7 @@ def _title(label: str, relation: Relation) -> str:
 
 def _index(client: redis.Redis, label: str, documents: int) -> RedisIndex:
     if label == "default":
-        settings = Settings(documents=documents)
+        settings = load({"documents": documents})
         return connected_index(settings, configured_profile(settings), client)
     relation = Relation(design(label), REACH, VERIFIER_REACH)
     return open_index(client, f"bench{label}", {"name": "random"}, relation, documents)
@@ -188,8 +188,19 @@ def _report_batches(
     in_redis = report.figure(NAME, f"Redis' main thread ({at})", "us/page", server_us, "processor time")
     report.figure(NAME, f"the client ({at})", "us/page", client_us, "processor time")
     report.ratio(Ratio(NAME, f"share of the limit ({at})", rate / limit, "%"))
-    report.ratio(Ratio(NAME, f"check and insert on one Redis core, by its processor time ({at})", 1e6 / in_redis, "pages/s", ">=", _wanted(bench, 10_000)))
-    report.ratio(Ratio(NAME, f"check and insert, client included ({at})", rate, "pages/s", ">=", _wanted(bench, 10_000)))
+    report.ratio(
+        Ratio(
+            NAME,
+            f"check and insert on one Redis core, by its processor time ({at})",
+            1e6 / in_redis,
+            "pages/s",
+            ">=",
+            _wanted(bench, 10_000),
+        )
+    )
+    report.ratio(
+        Ratio(NAME, f"check and insert, client included ({at})", rate, "pages/s", ">=", _wanted(bench, 10_000))
+    )
     slow = float(bench.client.slowlog_len())
     report.ratio(Ratio(NAME, f"calls longer than 10 ms ({at})", slow, "calls", "<=", 0))
     return rate
@@ -229,7 +240,9 @@ def _singles(bench: Bench) -> float:
     report, at = bench.report, f"{bench.label}, {bench.index.documents():,} stored"
     rate = report.figure(NAME, f"check and insert, one by one ({at})", "pages/s", rates)
     report.figure(NAME, f"one page, p50 ({at})", "ms", [1e3 * percentile(seconds, 50)], f"{len(seconds)} calls")
-    slowest = report.figure(NAME, f"one page, p99 ({at})", "ms", [1e3 * percentile(seconds, 99)], f"{len(seconds)} calls")
+    slowest = report.figure(
+        NAME, f"one page, p99 ({at})", "ms", [1e3 * percentile(seconds, 99)], f"{len(seconds)} calls"
+    )
     report.ratio(Ratio(NAME, f"one page, p99 ({at})", slowest, "ms", "<=", _wanted(bench, 1.0)))
     return rate
 
@@ -314,7 +327,9 @@ def _compare(report: Report, ours: dict[str, Cost], datasketch: Cost, simhash_in
     report.heading("index against peers")
     for label, cost in ours.items():
         name = f"{label} against datasketch"
-        report.ratio(Ratio(NAME, f"{name}, check and insert in batches", cost.batched / datasketch.single, "x", ">=", 20))
+        report.ratio(
+            Ratio(NAME, f"{name}, check and insert in batches", cost.batched / datasketch.single, "x", ">=", 20)
+        )
         report.ratio(Ratio(NAME, f"{name}, one by one", cost.single / datasketch.single, "x"))
         report.ratio(Ratio(NAME, f"{name}, its bytes a document to ours", datasketch.bytes / cost.bytes, "x", ">=", 20))
     for label, cost in ours.items():

@@ -27,7 +27,7 @@ from worker.consumer import recipe
 from worker.judge import prepare
 from worker.kafka import ensure_topics
 from worker.kafka.topics import plans
-from worker.settings import PREFIX, Settings
+from worker.settings import PREFIX, Settings, load
 from worker.stores import configured_profile
 
 NAME = "loop"
@@ -86,7 +86,7 @@ def _report(report: Report, alone: Sequence[Run], kafka: Sequence[Run], files: S
 
 
 def _alone(pages: list[dict[str, str]], count: int) -> Run:
-    settings = Settings(metrics_address="")
+    settings = load({})
     wanted = recipe(settings, configured_profile(settings))
     records = raw_records(pages, count)
     start = int(count * STARTED)
@@ -118,15 +118,17 @@ def _through_kafka(
     pages: list[dict[str, str]], count: int, broker: KafkaServer, store: RedisServer, number: int
 ) -> Run:
     name = f"bench{number}"
-    settings = Settings(
-        bootstrap_servers=broker.bootstrap_servers,
-        redis_url=store.url,
-        input_topic=f"{name}.pages",
-        verdict_topic=f"{name}.verdicts",
-        dead_letter_topic=f"{name}.dlq",
-        group_id=name,
-        index_name=name,
-        metrics_address="",
+    settings = load(
+        {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "redis_url": store.url,
+            "input_topic": f"{name}.pages",
+            "verdict_topic": f"{name}.verdicts",
+            "dead_letter_topic": f"{name}.dlq",
+            "group_id": name,
+            "index_name": name,
+            "metrics_address": "",
+        }
     )
     list(ensure_topics(settings, plans(settings, partitions=1), replication=1, dry_run=False))
     _send(settings, page_values(pages, count))
@@ -149,7 +151,9 @@ def _worker(settings: Settings) -> Iterator[int]:
     """A worker process with these settings, ended in order; gives its number."""
     given = settings.model_dump(exclude_unset=True) | {"redis_url": settings.redis_url.get_secret_value()}
     environment = _environment() | {PREFIX + name.upper(): str(value) for name, value in given.items()}
-    process = subprocess.Popen([sys.executable, "-m", "worker", "run", "--log-level", "error"], env=environment, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "worker", "run", "--log-level", "error"], env=environment, cwd=ROOT
+    )
     try:
         yield process.pid
     finally:
@@ -189,12 +193,10 @@ def _through_files(pages: list[dict[str, str]], count: int, directory: Path) -> 
     source.write_bytes(b"".join(value + b"\n" for _, value in page_values(pages, count)))
     rejected = directory / "rejected.jsonl"
     command = [sys.executable, "-m", "worker", "file", str(source), "--out", "-", "--rejected-out", str(rejected)]
-    times: list[float] = []
     with subprocess.Popen(
         [*command, "--processes", "1", "--quiet"], env=_environment(), cwd=ROOT, stdout=subprocess.PIPE
     ) as process:
-        for _ in process.stdout or ():
-            times.append(time.perf_counter())
+        times = [time.perf_counter() for _ in process.stdout or ()]
     if process.returncode or not times:
         raise RuntimeError(f"the file run ended with {process.returncode} after {len(times)} verdicts")
     start = int(len(times) * STARTED)

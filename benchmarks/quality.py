@@ -17,7 +17,6 @@ from pathlib import Path
 
 import click
 import numpy as np
-import xxhash
 from rich.console import Console
 from rich.progress import track
 
@@ -25,7 +24,6 @@ from benchmarks import peers
 from simhash.evaluation import Figures, Found, KnownPairs, Rule, SignatureTable, Truth, figures_by_language, make_truth
 from simhash.evaluation import search as compare_all
 from simhash.features import ScriptRuns
-from simhash.fingerprint import simhash
 from simhash.profiles import DEFAULT, Profile, Signature, Weights
 from simhash.shingles import TokenShingles
 from simhash.sketch import MinHashSketch
@@ -101,27 +99,14 @@ def peers_table(given: Texts, signatures: Sequence[Signature], console: Console)
     started = time.process_time()
     signatures_of(given.texts, DEFAULT)
     rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, time.process_time() - started))]
-    rate = _rate(count, found["minhash_seconds"])
     for lsh in found["lsh"]:
         name = f"datasketch MinHashLSH, 128, threshold {lsh['threshold']} ({lsh['bands'][0]} x {lsh['bands'][1]})"
-        rows.append(given.row(name, _pairs(lsh["pairs"]), rate))
-    values = [None if text is None else int(text, 16) for text in found["fingerprints"]]
-    name = f"1e0ng simhash, k = 3 ({sum(value is None for value in values)} texts raise)"
-    rows.append(given.row(name, _within(values, 3), _rate(count, found["simhash_seconds"])))
-    started = time.process_time()
-    values = [_text_dedup(text) for text in given.texts]
-    rows.append(given.row("text-dedup simhash, k = 3", _within(values, 3), _rate(count, time.process_time() - started)))
+        rows.append(given.row(name, _pairs(lsh["pairs"]), _rate(count, found["seconds"]["datasketch"])))
+    for package, fingerprints in found["fingerprints"].items():
+        values = [None if text is None else int(text, 16) for text in fingerprints]
+        name = f"{package} simhash, k = 3 ({sum(value is None for value in values)} texts raise)"
+        rows.append(given.row(name, _within(values, 3), _rate(count, found["seconds"][package])))
     _print("Peers", [*HEADER, "texts/s"], rows)
-
-
-def _text_dedup(text: str) -> int | None:
-    """As `embed_func` of text-dedup 0.4's simhash does it by default: the set of character 3-grams, xxh3_64.
-
-    Its package is not installed for this: it brings a machine learning framework.
-    """
-    grams = {text[i : i + 3].lower() for i in range(len(text) - 2)} if len(text) >= 5 else set()
-    hashes = np.fromiter((xxhash.xxh3_64_intdigest(gram.encode("utf-8", "replace")) for gram in grams), np.uint64)
-    return simhash(hashes, np.ones(len(hashes)), 64, 0) if len(hashes) else None
 
 
 def recipe_table(given: Texts) -> None:

@@ -14,7 +14,7 @@ from benchmarks.machine import load_average
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity: its median over the runs, their extremes, and the load of the machine when it was taken."""
+    """One measured quantity: its median over the runs, their extremes, and the load of the machine at that time."""
 
     benchmark: str
     name: str

@@ -12,7 +12,7 @@ from random import Random
 import zstandard
 
 from simhash.index import Entry, Partition, Position, Relation
-from simhash.index.interface import BAND_BITS
+from simhash.sketch import BAND_BITS
 from worker.records import RawRecord, Source
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "pages.jsonl.zst"
@@ -24,7 +24,7 @@ def read_pages(path: Path = SAMPLE) -> list[dict[str, str]]:
     """The pages of a JSONL file, plain or .zst, in order."""
     with path.open("rb") as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file) if path.suffix == ".zst" else file
-        return [json.loads(line) for line in io.TextIOWrapper(stream, encoding="utf-8")]  # type: ignore[arg-type]
+        return [json.loads(line) for line in io.TextIOWrapper(stream, encoding="utf-8")]
 
 
 def page_values(pages: list[dict[str, str]], count: int) -> Iterator[tuple[bytes, bytes]]:

@@ -44,7 +44,7 @@ def environment(progress: Callable[[str], None]) -> Path:
     if not ready.exists():
         progress(f"installing the peers of {REQUIREMENTS.name}")
         _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         _run([*pip, "--requirement", str(REQUIREMENTS)])
         ready.touch()
     return python

@@ -7,11 +7,13 @@ of how many pages). The MinHashes are random, so practically every page is new, 
 import json
 import sys
 import time
+from importlib import import_module
+from typing import Any
 
 import numpy
 import redis
-from datasketch import MinHash, MinHashLSH
 
+datasketch = import_module("datasketch")
 PERMUTATIONS = 128
 THRESHOLD = 0.8
 
@@ -21,7 +23,7 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
     server = redis.Redis(host, port)
     empty = server.info("memory")["used_memory"]
     storage = {"type": "redis", "basename": b"peer", "redis": {"host": host, "port": port}}
-    index = MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, storage_config=storage)
+    index = datasketch.MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, storage_config=storage)
     random = numpy.random.default_rng(1)
     loaded = urls[: len(urls) - batches * batch]
     started = time.perf_counter()
@@ -51,13 +53,13 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
     }
 
 
-def minhash(random: numpy.random.Generator) -> MinHash:
+def minhash(random: numpy.random.Generator) -> Any:
     """A MinHash of nothing that was seen before."""
     values = random.integers(0, 1 << 32, PERMUTATIONS, dtype=numpy.uint64)
-    return MinHash(PERMUTATIONS, hashvalues=values, permutations=_ONE.permutations, scheme=_ONE.scheme)
+    return datasketch.MinHash(PERMUTATIONS, hashvalues=values, permutations=_ONE.permutations, scheme=_ONE.scheme)
 
 
-_ONE = MinHash(PERMUTATIONS)
+_ONE = datasketch.MinHash(PERMUTATIONS)
 
 if __name__ == "__main__":
     print(json.dumps(main(**json.load(sys.stdin))))

@@ -1,7 +1,7 @@
-"""Which pairs of texts the peers call near-duplicates: 1e0ng's simhash, and datasketch's MinHashLSH by threshold.
+"""What the peers make of texts: 1e0ng's and text-dedup's simhashes, and the pairs of datasketch's MinHashLSH.
 
 Options: texts (a file of JSON strings, one a line) and thresholds. Each package is used as its README shows it:
-`Simhash(text)` with its defaults; a MinHash of 128 permutations over the set of 5-grams of tokens, inserted into a
+`Simhash(text)` and `embed_func` with their defaults; a MinHash of 128 permutations over the set of 5-grams of tokens, inserted into a
 `MinHashLSH` and asked for. A text on which a package fails has no fingerprint.
 """
 
@@ -22,27 +22,39 @@ TOKEN = re.compile(f"[{SINGLE}\U00020000-\U0002fa1f]|[^\\W_{SINGLE}\U00020000-\U
 
 
 def main(texts: str, thresholds: list[float]) -> dict[str, object]:
-    """Fingerprints (hexadecimal or null) and found pairs, with the seconds that each took."""
+    """Fingerprints by package (hexadecimal or null), found pairs, and the processor seconds that each took."""
     with open(texts, encoding="utf-8") as file:
         pages = [json.loads(line) for line in file]
-    started = time.process_time()
-    fingerprints = [fingerprint(page) for page in pages]
-    simhash_seconds = time.process_time() - started
+    fingerprints, seconds = {}, {}
+    for name, fingerprint in (("1e0ng", one_e0ng()), ("text-dedup", text_dedup())):
+        started = time.process_time()
+        fingerprints[name] = [_or_none(fingerprint, page) for page in pages]
+        seconds[name] = time.process_time() - started
     started = time.process_time()
     sketches = [minhash(page) for page in pages]
-    minhash_seconds = time.process_time() - started
-    return {
-        "fingerprints": fingerprints,
-        "simhash_seconds": simhash_seconds,
-        "minhash_seconds": minhash_seconds,
-        "lsh": [found(sketches, threshold) for threshold in thresholds],
-    }
+    seconds["datasketch"] = time.process_time() - started
+    lsh = [found(sketches, threshold) for threshold in thresholds]
+    return {"fingerprints": fingerprints, "seconds": seconds, "lsh": lsh}
 
 
-def fingerprint(text: str) -> str | None:
-    """1e0ng's simhash of a text, None where it raises."""
+def one_e0ng() -> Callable[[str], str]:
+    """1e0ng's simhash."""
+
+    return lambda text: f"{Simhash(text).value:016x}"
+
+
+def text_dedup() -> Callable[[str], str]:
+    """text-dedup's: character 3-grams as a set. It imports `datasets`, which this function never calls."""
+    stand_in = MagicMock()
+    sys.modules.update({"datasets": stand_in, "datasets.logging": stand_in.logging})
+    module = import_module("text_dedup.simhash")
+    options = {"ngram": 3, "permutations": None, "hash_func": module.xxh3_64_digest}
+    return lambda text: module.embed_func(text, 0, **options)["__signature__"].hex()
+
+
+def _or_none(fingerprint: Callable[[str], str], text: str) -> str | None:
     try:
-        return f"{Simhash(text).value:016x}"
+        return fingerprint(text)
     except Exception:
         return None
 

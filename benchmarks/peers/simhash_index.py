@@ -8,15 +8,17 @@ import os
 import random
 import sys
 import time
+from importlib import import_module
+from typing import Any
 
-from simhash import Simhash, SimhashIndex
+simhash = import_module("simhash")  # the peer: nothing of this project is on the path here
 
 
 def main(urls: list[str], k: int, batches: int, batch: int) -> dict[str, object]:
     """Load all but the last batches * batch URLs, time the rest."""
     stored = len(urls) - batches * batch
     empty = resident()
-    index = SimhashIndex([], k=k)
+    index = simhash.SimhashIndex([], k=k)
     chance = random.Random(1)
     started = time.perf_counter()
     for url in urls[:stored]:
@@ -48,9 +50,9 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def fingerprint(chance: random.Random) -> Simhash:
+def fingerprint(chance: random.Random) -> Any:
     """A random one."""
-    return Simhash(chance.getrandbits(64))
+    return simhash.Simhash(chance.getrandbits(64))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make stream-demo`: a file of pages through a real Kafka, judged by two worker processes, verdicts shown as they come.
+"""`make stream-demo`: pages through a real Kafka, judged by two worker processes, verdicts shown as they come.
 
 Run by `deploy/local/servers with`, which starts the servers and names them in the environment. Unlike its neighbours
 this needs the installed package. Topics, group and index are named after this run and removed after it, so that every
