@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from simhash.errors import IndexUnreachable, PageError, SimhashError
+from simhash.errors import IndexUnreachable, SimhashError
 from simhash.index import Index, Partition, Position
 from simhash.profiles import Profile
-from worker.deadletter import dead_letter, record_size
 from worker.errors import (
     BatchAborted,
     BrokerError,
@@ -38,13 +37,14 @@ from worker.errors import (
     WorkerError,
 )
 from worker.fingerprinters import Fingerprinters, Outcome, Pending
-from worker.judge import Judged, Prepared, Rejected, judge, rejected
+from worker.judge import Judged, Prepared, Rejected, judge
 from worker.kafka import Assigned, Polled, Session
 from worker.metrics import Metrics
+from worker.outbox import Outbox, Received
+from worker.progress import Progress
 from worker.records import Headers, Outgoing, RawRecord, Source
 from worker.settings import Settings
 from worker.status import Status
-from worker.verdict import encode
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -54,7 +54,6 @@ IDLE_POLL_SECONDS = 0.5
 RESULT_WAIT_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 5.0
-PROGRESS_SECONDS = 30.0
 FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
 DRAIN_SECONDS = 5.0
@@ -73,6 +72,13 @@ class Batch:
     headers: Mapping[Source, Headers]
     pending: Pending
     lost: set[Partition] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._by_source = {record.source: record for record in self.records}
+
+    def received(self, outcome: Outcome) -> Received:
+        """The record that an outcome is of, with its headers."""
+        return Received(self._by_source[outcome.source], self.headers[outcome.source])
 
     def owned(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """What belongs to partitions that have stayed ours since these records were polled.
@@ -103,34 +109,6 @@ class Parts:
     on_step: Callable[[str], None] = lambda step: None
 
 
-@dataclass
-class Progress:
-    """What was done since it was last told in the log."""
-
-    since: float
-    unique: int = 0
-    duplicate: int = 0
-    rejected: int = 0
-
-    def add(self, unique: int, duplicate: int, rejected: int) -> None:
-        """Count a committed batch."""
-        self.unique += unique
-        self.duplicate += duplicate
-        self.rejected += rejected
-
-    def tell(self, now: float, lag: int) -> None:
-        """Write a line when it is time and there is something to tell."""
-        done, seconds = self.unique + self.duplicate + self.rejected, now - self.since
-        if seconds < PROGRESS_SECONDS:
-            return
-        if done:
-            log.info(
-                "%d pages in %.0f s (%.0f/s): %d unique, %d duplicate, %d dead letters; %d to go",
-                *(done, seconds, done / seconds, self.unique, self.duplicate, self.rejected, lag),
-            )
-        self.since, self.unique, self.duplicate, self.rejected = now, 0, 0, 0
-
-
 class Pipeline:
     """See the module."""
 
@@ -144,6 +122,7 @@ class Pipeline:
         self._unchecked: list[Assigned] = []
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
+        self._outbox = Outbox(parts.settings, parts.largest)
         self._progress = Progress(time.monotonic())
         self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
@@ -245,7 +224,7 @@ class Pipeline:
         self._with_index(self._check_positions)
         batch = self._under_way[0]
         self._parts.on_step("prepared")
-        outcomes = batch.owned([self._fitting(batch, outcome) for outcome in batch.pending.results()])
+        outcomes = batch.owned([self._outbox.fitting(batch.received(o), o) for o in batch.pending.results()])
         self._refuse_chance(outcomes)
         judged = self._with_index(lambda: self._judge(batch, outcomes))
         outcomes = batch.owned(outcomes)
@@ -261,11 +240,14 @@ class Pipeline:
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
     def _commit(self, batch: Batch, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
-        records = {record.source: record for record in batch.records}
-        outgoing = [o for outcome in outcomes for o in self._outgoing(records, batch, outcome, judged)]
+        outgoing: list[Outgoing] = []
         offsets: dict[Partition, int] = {}
         for outcome in outcomes:
-            partition = _partition(outcome.source)
+            received, partition = batch.received(outcome), _partition(outcome.source)
+            if isinstance(outcome, Rejected):
+                outgoing.append(self._outbox.letter(received, outcome))
+            else:
+                outgoing += self._outbox.verdict(received, judged[outcome.source])
             offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
         if not offsets:
             return
@@ -274,23 +256,6 @@ class Pipeline:
         self._parts.on_step("committed")
         self._committed |= offsets
         self._count(outcomes, judged)
-
-    def _outgoing(
-        self,
-        records: Mapping[Source, RawRecord],
-        batch: Batch,
-        outcome: Outcome,
-        judged: Mapping[Source, Judged],
-    ) -> Iterator[Outgoing]:
-        settings, record, headers = self._settings, records[outcome.source], batch.headers[outcome.source]
-        if isinstance(outcome, Rejected):
-            limit = self._parts.largest[settings.dead_letter_topic]
-            yield dead_letter(outcome, record.key, record.value, headers, settings.dead_letter_topic, limit)
-            return
-        verdict = judged[outcome.source].verdict
-        yield Outgoing(settings.verdict_topic, record.key, encode(verdict), headers)
-        if settings.unique_topic and verdict.verdict == "unique":
-            yield Outgoing(settings.unique_topic, record.key, record.value, headers)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
         metrics = self._parts.metrics
@@ -302,25 +267,6 @@ class Pipeline:
         self._progress.add(unique, len(judged) - unique, len(outcomes) - len(judged))
 
     # Checks ------------------------------------------------------------------------------------------------------
-
-    def _fitting(self, batch: Batch, outcome: Outcome) -> Outcome:
-        """Refuse, before the index is touched, a page whose outputs would not fit their topics."""
-        if isinstance(outcome, Rejected):
-            return outcome
-        headers = batch.headers[outcome.source]
-        size = sum(len(name.encode()) + len(value) for name, value in headers)
-        if size > self._settings.max_header_bytes:
-            allowed = self._settings.max_header_bytes
-            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
-        topic = self._settings.unique_topic
-        if topic and (whole := self._record_bytes(batch, outcome.source)) > self._parts.largest[topic]:
-            limit = self._parts.largest[topic]
-            return _too_large(outcome, f"the record has {whole:,} bytes; topic {topic} takes {limit:,}")
-        return outcome
-
-    def _record_bytes(self, batch: Batch, source: Source) -> int:
-        record = next(r for r in batch.records if r.source == source)
-        return record_size(record.key, record.value, batch.headers[source])
 
     def _refuse_chance(self, outcomes: Sequence[Outcome]) -> None:
         """A page that failed by chance only now, but is in the index from before, must not become a dead letter."""
@@ -432,10 +378,6 @@ def _by_bytes(records: Sequence[RawRecord], limit: int) -> Iterator[list[RawReco
 
 def _partition(source: Source) -> Partition:
     return Partition(source.topic, source.partition)
-
-
-def _too_large(page: Prepared, message: str) -> Rejected:
-    return rejected(page.source, PageError("decode", message))
 
 
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:
