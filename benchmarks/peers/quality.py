@@ -1,19 +1,23 @@
 """What the peers make of texts: 1e0ng's and text-dedup's simhashes, and the pairs of datasketch's MinHashLSH.
 
 Options: texts (a file of JSON strings, one a line) and thresholds. Each package is used as its README shows it:
-`Simhash(text)` and `embed_func` with their defaults; a MinHash of 128 permutations over the set of 5-grams of tokens, inserted into a
-`MinHashLSH` and asked for. A text on which a package fails has no fingerprint.
+`Simhash(text)` and `embed_func` with their defaults; a MinHash of 128 permutations over the set of 5-grams of tokens,
+inserted into a `MinHashLSH` and asked for. A text on which a package fails has no fingerprint.
 """
+
+from __future__ import annotations
 
 import json
 import re
 import sys
 import time
 import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from unittest.mock import MagicMock
 
 from datasketch import MinHash, MinHashLSH
-
-from simhash import Simhash
 
 PERMUTATIONS = 128
 SHINGLE = 5
@@ -38,18 +42,18 @@ def main(texts: str, thresholds: list[float]) -> dict[str, object]:
 
 
 def one_e0ng() -> Callable[[str], str]:
-    """1e0ng's simhash."""
-
-    return lambda text: f"{Simhash(text).value:016x}"
+    """1e0ng's simhash, which has the name of this project's library."""
+    simhash = import_module("simhash").Simhash
+    return lambda text: f"{simhash(text).value:016x}"
 
 
 def text_dedup() -> Callable[[str], str]:
     """text-dedup's: character 3-grams as a set. It imports `datasets`, which this function never calls."""
-    stand_in = MagicMock()
-    sys.modules.update({"datasets": stand_in, "datasets.logging": stand_in.logging})
+    version = MagicMock(dataclass=dataclass)
+    sys.modules.update({"datasets": MagicMock(), "datasets.utils": MagicMock(), "datasets.utils.version": version})
     module = import_module("text_dedup.simhash")
     options = {"ngram": 3, "permutations": None, "hash_func": module.xxh3_64_digest}
-    return lambda text: module.embed_func(text, 0, **options)["__signature__"].hex()
+    return lambda text: str(module.embed_func(text, 0, **options)["__signature__"].hex())
 
 
 def _or_none(fingerprint: Callable[[str], str], text: str) -> str | None:
