@@ -7,6 +7,7 @@ imports nothing of this project.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import subprocess
@@ -41,13 +42,20 @@ def environment(progress: Callable[[str], None]) -> Path:
     digest = hashlib.blake2b(REQUIREMENTS.read_bytes(), digest_size=4).hexdigest()
     directory = CACHE / f"peers-{digest}"
     python, ready = directory / "bin" / "python", directory / "ready"
-    if not ready.exists():
-        progress(f"installing the peers of {REQUIREMENTS.name}")
-        _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        _run([*pip, "--requirement", str(REQUIREMENTS)])
-        ready.touch()
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "peers.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two benchmarks at once must not make it twice
+        if not ready.exists():
+            _make(directory, python, progress)
+            ready.touch()
     return python
+
+
+def _make(directory: Path, python: Path, progress: Callable[[str], None]) -> None:
+    progress(f"installing the peers of {REQUIREMENTS.name}")
+    _run([sys.executable, "-m", "venv", "--clear", str(directory)])
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _run([*pip, "--requirement", str(REQUIREMENTS)])
 
 
 def _run(command: list[str], given: str = "") -> str:
