@@ -1,7 +1,7 @@
 """How good the default is beside what else one could take, on one corpus: `python -m benchmarks.quality`.
 
-Three tables, in Markdown, as they stand in docs/quality.md: peers on the same texts; the default with one part of its
-recipe changed at a time; the default through other tables. Texts are extracted once, by the default's extractor; every
+Four tables, in Markdown, as they stand in docs/quality.md: the speed of each profile; peers on the same texts; the
+default with one part of its recipe changed at a time; the default through other tables. Texts are extracted once, by the default's extractor; every
 pair of the set is compared, none is sampled. The profiles themselves are measured by `simhash-dedup evaluate`.
 """
 
@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from benchmarks import peers
 from simhash.evaluation import Figures, Found, KnownPairs, Rule, SignatureTable, Truth, figures_by_language, make_truth
 from simhash.evaluation import search as compare_all
 from simhash.features import ScriptRuns
-from simhash.profiles import DEFAULT, Profile, Signature, Weights
+from simhash.profiles import DEFAULT, PROFILES, Profile, Signature, Weights
+from simhash.profiles import profile as find_profile
 from simhash.shingles import TokenShingles
 from simhash.sketch import MinHashSketch
 from simhash.tables import design
@@ -35,6 +37,7 @@ from worker.page import Limits
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8)
 TABLES = "6"
+SPEED_STEP = 10
 LARGEST_PAGE = 64 << 20
 RECIPE = Recipe(DEFAULT.name, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -59,7 +62,9 @@ class Texts:
 @click.command()
 @click.option("--pages", type=FILE, multiple=True, required=True, help="as for simhash-dedup evaluate (repeatable)")
 @click.option("--pairs", type=FILE, required=True)
-@click.option("--only", type=click.Choice(["peers", "recipe", "tables"]), multiple=True, help="these tables alone")
+@click.option(
+    "--only", type=click.Choice(["speed", "peers", "recipe", "tables"]), multiple=True, help="these tables alone"
+)
 def main(pages: tuple[Path, ...], pairs: Path, only: tuple[str, ...]) -> None:
     """Compare the default with peers, with other recipes and through other tables."""
     console = Console(stderr=True)
@@ -70,6 +75,7 @@ def main(pages: tuple[Path, ...], pairs: Path, only: tuple[str, ...]) -> None:
     signatures = signatures_of(texts, DEFAULT)
     given = Texts(corpus, texts, truth, truth.known([s.digest for s in signatures]))
     tables: dict[str, Callable[[], None]] = {
+        "speed": lambda: speed_table(given),
         "peers": lambda: peers_table(given, signatures, console),
         "recipe": lambda: recipe_table(given),
         "tables": lambda: tables_table(given, signatures),
@@ -88,6 +94,26 @@ def table_of(signatures: Sequence[Signature], profile: Profile) -> SignatureTabl
     return SignatureTable.of(signatures, profile.bits, profile.verifier_bits, profile.bands)
 
 
+def speed_table(given: Texts) -> None:
+    """Pages a second of one process, by its processor time, for every profile; over every SPEED_STEP-th page."""
+    texts = given.texts[::SPEED_STEP]
+    records = [record for number, record in enumerate(given.corpus.records()) if number % SPEED_STEP == 0]
+    extracting = _processor_seconds(lambda: [text_of(record, RECIPE) for record in records])
+    rows = []
+    for name in PROFILES:
+        made = find_profile(name)
+        signatures_of(texts[:1], made)  # loads dictionaries
+        seconds = _processor_seconds(partial(signatures_of, texts, made))
+        rows.append([name, _rate(len(texts), extracting + seconds), _rate(len(texts), seconds)])
+    _print("Speed", ["", "pages/s", "texts/s"], rows)
+
+
+def _processor_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
 def peers_table(given: Texts, signatures: Sequence[Signature], console: Console) -> None:
     """The default, and packages that a user might take instead, with the speed from text of one process."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -96,9 +122,8 @@ def peers_table(given: Texts, signatures: Sequence[Signature], console: Console)
         asked: dict[str, object] = {"texts": str(path), "thresholds": THRESHOLDS}
         found = peers.run("quality", asked, lambda text: console.print(text))
     count = len(given.texts)
-    started = time.process_time()
-    signatures_of(given.texts, DEFAULT)
-    rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, time.process_time() - started))]
+    seconds = _processor_seconds(lambda: signatures_of(given.texts, DEFAULT))
+    rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, seconds))]
     for lsh in found["lsh"]:
         name = f"datasketch MinHashLSH, 128, threshold {lsh['threshold']} ({lsh['bands'][0]} x {lsh['bands'][1]})"
         rows.append(given.row(name, _pairs(lsh["pairs"]), _rate(count, found["seconds"]["datasketch"])))

@@ -155,6 +155,12 @@ def test_pages_without_a_fingerprint_match_on_their_digest_only() -> None:
     assert list(zip(matched.first.tolist(), matched.second.tolist(), strict=True)) == [(0, 2)]
 
 
+def test_a_page_without_a_verifier_matches_nothing_where_the_verifier_is_asked() -> None:
+    table = SignatureTable.of([signature(0, None), signature(1, 0)], bits=64, verifier_bits=64, bands=0)
+    asked, not_asked = search(table, [Rule(3, verifier_reach=64), Rule(3)]).found
+    assert (len(asked), len(not_asked)) == (0, 1)
+
+
 def test_histograms_count_every_pair_of_fingerprints_once() -> None:
     signatures = [signature(0), signature(0b1), signature(0b11), signature(None)]
     table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
