@@ -1,8 +1,9 @@
 """How good the default is beside what else one could take, on one corpus: `python -m benchmarks.quality`.
 
 Four tables, in Markdown, as they stand in docs/quality.md: the speed of each profile; peers on the same texts; the
-default with one part of its recipe changed at a time; the default through other tables. Texts are extracted once, by the default's extractor; every
-pair of the set is compared, none is sampled. The profiles themselves are measured by `simhash-dedup evaluate`.
+default with one part of its recipe changed at a time; the default through other tables. Texts are extracted once, by
+the default's extractor; every pair of the set is compared, none is sampled. The profiles themselves are measured by
+`simhash-dedup evaluate`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from worker.page import Limits
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8)
 TABLES = "6"
 SPEED_STEP = 10
+TABLE_NAMES = ("speed", "peers", "recipe", "tables")
 LARGEST_PAGE = 64 << 20
 RECIPE = Recipe(DEFAULT.name, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
