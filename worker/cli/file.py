@@ -66,7 +66,7 @@ class Job:
             path = os.path.realpath(place)
             if path in read:
                 raise InputError(f"{place} is an input: writing to it would destroy it")
-            if path in written and os.path.isfile(path):
+            if path in written and (os.path.isfile(path) or not os.path.exists(path)):
                 raise InputError(f"{place} is to be written twice")
             written.add(path)
 

@@ -1,0 +1,331 @@
+"""The command as its users meet it: processes, exit codes, one clear line for what is wrong, nothing left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+import redis
+
+from tests.processes import descendants, wait_until_gone
+from tests.servers import running_redis
+from tests.stream import ROOT, Stream, json_page, texts, until
+from worker.embedded import embedded_redis
+
+PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(400, Random(3)))]
+SECRET = "sesame"
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "worker", *map(str, arguments)]
+
+
+def run(*arguments, env=None, **options):
+    """Run the command to its end; what it writes is text."""
+    env = os.environ | (env or {})
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+def started(*arguments, **options):
+    return subprocess.Popen(command(*arguments), cwd=ROOT, **options)
+
+
+def assert_refused(done, code, message):
+    """One line, no traceback, no secret."""
+    assert done.returncode == code, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line]
+    assert line.startswith("simhash-dedup: ")
+    assert message in line
+    assert SECRET not in done.stderr
+
+
+@pytest.fixture
+def pages(tmp_path):
+    path = tmp_path / "pages.jsonl"
+    path.write_bytes(b"\n".join(PAGES) + b"\n")
+    return path
+
+
+def verdicts(path):
+    return [json.loads(line) for line in Path(path).read_bytes().splitlines()]
+
+
+# Help and settings -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["simhash-dedup file pages.jsonl --out", "Exit codes", "SIMHASH_DEDUP_", "run", "topics", "inspect"]),
+        (["run"], ["10MiB", "[default: 10s]", "json|html", "DURATION is 30s", "--print-config", "curl localhost"]),
+        (["file"], ["--state ./seen", '{"url": …', "[default: all cores]", "[default: 1000000]", "OUT.rejected.jsonl"]),
+        (["topics"], ["--dry-run", "--partitions 24"]),
+        (["inspect"], ["57a843f31c06a026", "--json"]),
+        (["index", "rewind"], ["rewind pages --partition 3 --to 1200", "Stop all workers"]),
+    ],
+)
+def test_help_teaches(arguments, words):
+    done = run(*arguments, "--help")
+    assert done.returncode == 0
+    assert f"Usage: simhash-dedup {' '.join(arguments)}".strip() in done.stdout
+    for word in words:
+        assert word in done.stdout
+
+
+def test_the_version_is_said():
+    assert run("--version").stdout.startswith("simhash-dedup, version ")
+
+
+def test_print_config_is_a_configuration_file_without_secrets(tmp_path):
+    flags = ["--redis-url", f"redis://:{SECRET}@h:1/0", "--max-age", "90d", "--batch-bytes", "1MB"]
+    first = run("run", "--print-config", *flags, env={"SIMHASH_DEDUP_KAFKA_PASSWORD": SECRET})
+    assert SECRET not in first.stdout + first.stderr
+    assert tomllib.loads(first.stdout)["max_age"] == "7776000s"
+    (tmp_path / "dedup.toml").write_text(first.stdout)
+    assert run("run", "--print-config", "--config", tmp_path / "dedup.toml").stdout == first.stdout
+
+
+def test_an_unknown_flag_or_a_missing_argument_is_a_usage_error():
+    for arguments in (
+        ["run", "--nonsense", "1"],
+        ["file"],
+        ["file", "x"],
+        ["nonsense"],
+        ["topics", "--partitions", "0"],
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Error: " in done.stderr
+
+
+# File mode ---------------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_processes_gives_the_same_bytes(pages, tmp_path):
+    found = []
+    for processes in (1, 2, 4):
+        out = tmp_path / str(processes)
+        assert run("file", pages, "--out", out, "--processes", processes).returncode == 0
+        found.append(out.read_bytes())
+    assert found[0].count(b"\n") == len(PAGES)
+    assert set(found) == {found[0]}
+
+
+def test_the_summary_is_shown_and_quiet_shows_nothing(pages, tmp_path):
+    done = run("file", pages, "--out", tmp_path / "out", "--unique-out", tmp_path / "unique")
+    for word in ("unique", "duplicates, near", "bits apart", "pages/s", "verdicts:", "unique pages:"):
+        assert word in done.stderr
+    assert run("file", pages, "--out", tmp_path / "out", "--quiet").stderr == ""
+
+
+def test_verdicts_appear_while_the_input_is_still_open():
+    process = started("file", "-", "--out", "-", "-q", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for page in PAGES[:3]:
+        process.stdin.write(page + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["url"] == json.loads(page)["url"]
+    process.stdin.close()
+    assert process.stdout.read() == b""
+    assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_waits_for_input_can_be_stopped(number):
+    process = started("file", "-", "--out", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(PAGES[0] + b"\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    children = descendants(process.pid)
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert b"Traceback" not in process.communicate()[1]
+    assert len(children) >= 2
+    wait_until_gone(children)
+
+
+def test_a_broken_pipe_ends_the_run_quietly(pages):
+    process = started("file", pages, "--out", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    written = process.stderr.read()
+    assert process.wait(30) == 128 + signal.SIGPIPE
+    assert b"rror" not in written
+
+
+def test_a_kept_index_remembers_and_a_run_again_says_the_same(pages, tmp_path):
+    def judged(source, out):
+        done = run("file", source, "--out", tmp_path / out, "--state", tmp_path / "state")
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / out).read_bytes()
+
+    first = judged(pages, "first")
+    assert judged(pages, "again") == first
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(pages.read_bytes())
+    assert b'"verdict":"unique"' not in judged(copy, "copy")
+
+
+def test_a_killed_run_with_a_kept_index_can_be_repeated(tmp_path):
+    source = tmp_path / "pages.jsonl"
+    source.write_bytes(b"\n".join(json_page(n, t)[1] for n, t in enumerate(texts(1500, Random(4), words=120))) + b"\n")
+    assert run("file", source, "--out", tmp_path / "undisturbed", "--state", tmp_path / "other").returncode == 0
+    process = started(
+        "file", source, "--out", tmp_path / "out", "--state", tmp_path / "state", "-q", start_new_session=True
+    )
+    until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size, "the first verdicts")
+    children = descendants(process.pid)
+    process.kill()
+    process.wait()
+    wait_until_gone(children)
+    cut_off = (tmp_path / "out").read_bytes()
+    assert run("file", source, "--out", tmp_path / "out", "--state", tmp_path / "state").returncode == 0
+    whole = (tmp_path / "out").read_bytes()
+    assert len(cut_off) < len(whole)
+    assert whole.startswith(cut_off[: cut_off.rfind(b"\n") + 1])
+    assert whole == (tmp_path / "undisturbed").read_bytes()
+
+
+def test_a_state_in_use_is_refused_and_nothing_destroyed(pages, tmp_path):
+    out = tmp_path / "out"
+    out.write_text("yesterday's verdicts")
+    with embedded_redis(tmp_path / "state"):
+        done = run("file", pages, "--out", out, "--state", tmp_path / "state")
+    assert_refused(done, 2, f"--state: {tmp_path}/state is in use by another run")
+    assert out.read_text() == "yesterday's verdicts"
+
+
+def test_an_index_on_a_server_can_be_used_and_looked_into(pages, tmp_path, redis_server, name):
+    where = ["--redis", redis_server.url, "--index-name", name]
+    assert run("file", pages, "--out", tmp_path / "out", *where).returncode == 0
+    first = next(v for v in verdicts(tmp_path / "out") if v["fingerprint"])
+    where = ["--redis-url", redis_server.url, "--index-name", name]
+    by_url = run("inspect", first["url"], *where)
+    assert by_url.stdout.splitlines()[0].split() == ["0", first["fingerprint"], "seq", "1", first["url"]]
+    (found, *_) = map(json.loads, run("inspect", first["fingerprint"], "--json", *where).stdout.splitlines())
+    assert (found["url"], found["verifier"], found["digest"]) == (first["url"], first["verifier"], first["digest"])
+    nothing = run("inspect", "http://nowhere/", *where)
+    assert (nothing.returncode, nothing.stderr) == (1, "nothing within reach of http://nowhere/\n")
+    assert_refused(run("inspect", "x", *where[:2], "--index-name", name + "x"), 5, "there is no index")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{pages}", "--out", "{pages}"], 3, "is an input: writing to it would destroy it"),
+        (["{pages}", "--out", "o", "--unique-out", "{pages}"], 3, "is an input"),
+        (["{pages}", "--out", "{dir}/o", "--unique-out", "{dir}/x", "--rejected-out", "{dir}/x"], 3, "written twice"),
+        (["{pages}", "{pages}", "--out", "{dir}/o"], 3, "is given twice"),
+        (["{pages}", "--out", "{dir}/none/o"], 3, "/none/o: No such file or directory"),
+        (["{pages}", "--out", "/dev/full"], 3, "cannot write /dev/full: No space left on device"),
+        (["{dir}/none.jsonl", "--out", "{dir}/o"], 3, "none.jsonl: no such file or directory"),
+        (["{pages}", "--out", "{dir}/o", "--state", "s", "--redis", "redis://h"], 2, "give one of them"),
+        (["{pages}", "--out", "{dir}/o", "--profile", "none"], 2, "profile: no profile is named 'none'"),
+        (["{pages}", "--out", "{dir}/o", "--processes", "0"], 2, "processes (flag --processes)"),
+        (["{pages}", "--out", "{dir}/o", "--redis", f"redis://:{SECRET}@127.0.0.1:1/0"], 7, "Redis does not answer"),
+    ],
+)
+def test_what_is_wrong_with_a_file_run_is_one_line(pages, tmp_path, arguments, code, message):
+    filled = [argument.format(pages=pages, dir=tmp_path) for argument in arguments]
+    assert_refused(run("file", "-q", *filled), code, message)
+    assert pages.read_bytes().count(b"\n") == len(PAGES)
+
+
+# Start of the worker -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Refusals:
+    """A stream on which workers are started that must not begin."""
+
+    stream: Stream
+
+    def run(self, *arguments, **env):
+        return self.stream.command("run", "--metrics-address", "off", *arguments, env=env)
+
+    def start(self, *arguments):
+        env = self.stream.environment() | {"SIMHASH_DEDUP_KAFKA_PASSWORD": SECRET}
+        options = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return started("run", "--metrics-address", "off", *arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def refusals(kafka_server, redis_server, tmp_path_factory):
+    made = Stream(f"r{os.getpid()}", kafka_server.bootstrap_servers, redis_server.url)
+    assert made.command("topics", "--partitions", "1").returncode == 0
+    made.send([json_page(1, "some text")])
+    return Refusals(made)
+
+
+def test_an_unreachable_redis_is_said(refusals):
+    address = ["--redis-url", f"redis://:{SECRET}@127.0.0.1:1/0"]
+    assert_refused(refusals.run(*address), 7, "Redis does not answer: Error 111 connecting to 127.0.0.1:1")
+
+
+def test_an_unreachable_kafka_is_said_within_seconds_and_no_password(refusals):
+    flags = ["--kafka-security-protocol", "SASL_PLAINTEXT", "--kafka-sasl-mechanism", "PLAIN", "--kafka-username", "u"]
+    flags += ["--bootstrap-servers", "127.0.0.1:1"]
+    chatty = refusals.start(*flags, "--log-level", "debug")
+    assert_refused(
+        refusals.run(*flags, SIMHASH_DEDUP_KAFKA_PASSWORD=SECRET), 7, "no Kafka broker answers at 127.0.0.1:1"
+    )
+    written = chatty.communicate(timeout=60)[0]
+    assert "kafka" in written
+    assert SECRET not in written
+
+
+def test_a_missing_topic_is_said(refusals):
+    assert_refused(
+        refusals.run("--input-topic", "none.such"), 4, "topic none.such does not exist: `simhash-dedup topics`"
+    )
+
+
+def test_a_redis_that_drops_keys_or_refuses_the_login_is_said(refusals, tmp_path):
+    with running_redis(tmp_path, {"maxmemory-policy": "allkeys-lru"}) as server:
+        assert_refused(refusals.run("--redis-url", server.url), 5, "maxmemory-policy allkeys-lru")
+        with redis.Redis.from_url(server.url) as client:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("requirepass", "open" + SECRET)
+        wrong = server.url.replace("://", f"://:{SECRET}@")
+        assert_refused(refusals.run("--redis-url", wrong), 5, "Redis refuses the login")
+        assert_refused(refusals.run("--redis-url", server.url), 5, "Redis refuses the login")
+
+
+def test_an_index_of_another_profile_is_said(refusals, tmp_path, name):
+    pages = tmp_path / "page.jsonl"
+    pages.write_bytes(PAGES[0])
+    flags = ["--index-name", name, "--redis", refusals.stream.redis_url]
+    assert run("file", pages, "--out", tmp_path / "o", "--profile", "jieba-keywords", *flags).returncode == 0
+    assert_refused(refusals.run("--index-name", name), 5, "profile")
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_port_in_use_is_said(refusals, processes):
+    address = refusals.stream.bootstrap_servers
+    done = refusals.stream.command("run", "--metrics-address", address, "--processes", processes)
+    assert_refused(done, 2, f"metrics_address: cannot listen on {address}: [Errno 98] Address already in use")
+
+
+def test_refused_workers_have_consumed_nothing(refusals):
+    assert refusals.stream.answers() == {}
+
+
+def test_topics_are_created_judged_and_left_alone(kafka_server, redis_server, name):
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    dry = made.command("topics", "--dry-run")
+    assert (dry.returncode, dry.stdout.count("missing: ")) == (1, 3)
+    created = made.command("topics", "--partitions", "3")
+    assert (created.returncode, created.stdout.count("created: ")) == (0, 3)
+    assert f"created: {name}.pages (crawled pages), 3 partitions" in created.stdout
+    again = made.command("topics")
+    assert (again.returncode, again.stdout.count("fine: ")) == (0, 3)
+    larger = made.command("topics", "--max-page-bytes", "20MiB")
+    assert larger.returncode == 1
+    assert f"wrong: {name}.pages: max.message.bytes is 16,777,216; set it to 32,505,856 or more" in larger.stdout

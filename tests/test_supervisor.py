@@ -1,0 +1,111 @@
+"""`run --processes 2`: both consume, one port shows both, the killed one comes back, and none is left behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from random import Random
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.processes import descendants, wait_until_gone
+from tests.stream import ROOT, Stream, json_page, texts, until
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Supervisor:
+    def __init__(self, stream):
+        self.address = f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "worker", "run", "--processes", "2", "--metrics-address", self.address]
+        self.process = subprocess.Popen(command, env=stream.environment(), cwd=ROOT, stderr=subprocess.DEVNULL)
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+        except OSError:
+            return ""
+
+    def metric(self, name):
+        families = text_string_to_metric_families(self.get("/metrics"))
+        return sum(s.value for family in families for s in family.samples if s.name == name)
+
+    def consumers(self):
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+        return {pid for pid, command in commands.items() if b"spawn_main" in command}
+
+
+@pytest.fixture(scope="module")
+def stream(kafka_server, redis_server):
+    made = Stream(f"s{os.getpid()}", kafka_server.bootstrap_servers, redis_server.url, partitions=4)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def supervisor(stream):
+    made = Supervisor(stream)
+    yield made
+    left = descendants(made.process.pid)
+    made.process.kill()
+    made.process.wait()
+    wait_until_gone(left)
+
+
+def fill(stream, count, seed):
+    stream.send([json_page(1000 * seed + n, text) for n, text in enumerate(texts(count, Random(seed)))])
+
+
+def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stream, supervisor):
+    fill(stream, 100, seed=1)
+    stream.wait_for(100)
+    until(lambda: supervisor.metric("simhash_dedup_pages_total") == 100, "all pages are counted")
+    assert supervisor.metric("simhash_dedup_consumer_lag") >= 0
+    until(lambda: supervisor.get("/readyz") == "ok\n", "both are ready")
+    assert supervisor.get("/healthz") == "ok\n"
+    assert supervisor.metric("simhash_dedup_index_documents") > 0
+    first = supervisor.consumers()
+    assert len(first) == 2
+    os.kill(min(first), signal.SIGKILL)
+    until(lambda: supervisor.consumers() - first, "a new consumer")
+    until(lambda: supervisor.get("/readyz") == "ok\n", "both are ready again")
+    fill(stream, 50, seed=2)
+    stream.wait_for(150)
+    assert set(stream.answers().values()) == {1}
+    until(lambda: supervisor.metric("simhash_dedup_pages_total") == 150, "the killed one's pages are still counted")
+    left = descendants(supervisor.process.pid)
+    supervisor.process.send_signal(signal.SIGTERM)
+    assert supervisor.process.wait(60) == 0
+    wait_until_gone(left)
+
+
+def test_a_killed_supervisor_leaves_no_process_behind(stream, supervisor):
+    fill(stream, 100, seed=3)
+    until(lambda: supervisor.metric("simhash_dedup_pages_total") >= 100, "all have worked, with children of their own")
+    left = descendants(supervisor.process.pid)
+    assert len(left) >= 5
+    supervisor.process.kill()
+    supervisor.process.wait()
+    wait_until_gone(left)
+
+
+def test_a_consumer_that_needs_an_operator_ends_all(stream):
+    """Another group on the same index stands at the beginning, below the mark: exit code 6 of one is that of all."""
+    again = Stream(
+        stream.name, stream.bootstrap_servers, stream.redis_url, 4, settings={"group_id": f"{stream.name}.2"}
+    )
+    refused = Supervisor(again)
+    assert refused.process.wait(60) == 6
