@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from simhash import native
 from simhash.errors import ProfileError
 from simhash.features import (
     FOLDED,
@@ -138,6 +140,12 @@ class Profile:
             text: its main text, any string.
             raw: the page's bytes, used only where the normalised text is empty.
         """
+        if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
+            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
+        return self.signature_in_numpy(text, raw)
+
+    def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
+        """The same without the native kernel."""
         reading = _Reading(self._streamed(), self._hash, self.verifier)
         for part in normalised_parts(text):
             reading.add(part)
@@ -172,6 +180,16 @@ class Profile:
         """Everything that decides a signature, for JSON; equal recipes are the same profile."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name}
+
+    @cached_property
+    def _kernel_recipe(self) -> native.Recipe | None:
+        """What the native kernel has to know of this profile, None for a recipe that it does not implement."""
+        sketch, streamed = self.verifier, isinstance(self._streamed(), TokenPairs)
+        if not (streamed and isinstance(sketch, MinHashSketch)):
+            return None
+        cap = 1 if self.weights.by == "one" else self.weights.cap
+        shape = (sketch.n, sketch.bins, sketch.bands, sketch.rows)
+        return native.Recipe(self.bits, bool(self.zero_sum), cap, self.min_features, *shape)
 
     def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""

@@ -1,0 +1,137 @@
+//! The native kernel of `simhash.profiles`: a text's signature in one pass, bit for bit that of the NumPy path.
+//!
+//! `simhash/native.py` is its only caller. Tables of characters come from Python, so both paths have one truth.
+
+mod characters;
+mod digest;
+mod gate;
+mod hashing;
+mod reading;
+mod sketch;
+
+use characters::{Forms, Kinds};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyString};
+use reading::{Reading, Recipe, Signature};
+use sketch::Shape;
+
+/// Gate, verifier with its band keys (most significant byte first), digest, number of features.
+type Answer = (Option<u64>, Option<Vec<u8>>, Option<String>, u64);
+
+/// Characters as Python has them.
+#[pyclass(frozen)]
+struct Characters {
+    kinds: Kinds,
+    forms: Forms,
+}
+
+#[pymethods]
+impl Characters {
+    /// `kinds`: one byte a code point, the kind or 128 for white space. Forms of the code points below `known`:
+    /// themselves, except for `changed`; none for `contextual`, whose form depends on their neighbours.
+    #[new]
+    fn new(
+        kinds: &[u8],
+        known: u32,
+        changed: Vec<(u32, String)>,
+        contextual: Vec<u32>,
+    ) -> PyResult<Self> {
+        let kinds = Kinds::new(kinds)
+            .ok_or_else(|| PyValueError::new_err("one kind a code point is needed"))?;
+        Ok(Self {
+            kinds,
+            forms: Forms::new(known, &changed, &contextual),
+        })
+    }
+}
+
+/// One recipe, ready to read texts in any number of threads.
+#[pyclass(frozen)]
+struct Kernel {
+    characters: Py<Characters>,
+    recipe: Recipe,
+}
+
+#[pymethods]
+impl Kernel {
+    #[new]
+    #[pyo3(signature = (characters, *, bits, zero_sum, cap, min_features, n, bins, bands, rows))]
+    #[allow(clippy::too_many_arguments)] // by keyword, from one call
+    fn new(
+        characters: Py<Characters>,
+        bits: u32,
+        zero_sum: bool,
+        cap: Option<u64>,
+        min_features: usize,
+        n: usize,
+        bins: usize,
+        bands: usize,
+        rows: usize,
+    ) -> Self {
+        let sketch = Shape {
+            n,
+            bins,
+            bands,
+            rows,
+        };
+        let recipe = Recipe {
+            bits,
+            zero_sum,
+            cap: cap.unwrap_or(u64::MAX),
+            min_features,
+            sketch,
+        };
+        Self { characters, recipe }
+    }
+
+    /// The signature of a text of at most `limit` characters that is not normalised yet; None where only Python can
+    /// normalise it: a character's form depends on its neighbours, or there is a lone surrogate.
+    fn of_text(&self, py: Python<'_>, text: &Bound<'_, PyString>, limit: usize) -> Option<Answer> {
+        let text = text.to_str().ok()?;
+        let characters = self.characters.get();
+        let signature = py.detach(|| {
+            let folded = characters.forms.folded(text)?;
+            let mut reading = Reading::new(&characters.kinds, self.recipe, folded.len());
+            reading.part(&folded, limit);
+            Some(reading.finish())
+        });
+        signature.map(answer)
+    }
+
+    /// The signature of a normalised text in parts, each read in pieces of at most `limit` characters.
+    fn of_parts(
+        &self,
+        py: Python<'_>,
+        parts: &Bound<'_, PyIterator>,
+        limit: usize,
+    ) -> PyResult<Answer> {
+        let mut reading = Reading::new(&self.characters.get().kinds, self.recipe, 0);
+        for part in parts {
+            let part = part?.cast_into::<PyString>()?;
+            let text = part.to_str()?;
+            py.detach(|| reading.part(text, limit));
+        }
+        Ok(answer(reading.finish()))
+    }
+}
+
+fn answer(signature: Signature) -> Answer {
+    let digest = signature.digest.map(|digest| format!("{digest:032x}"));
+    (
+        signature.gate,
+        signature.verifier,
+        digest,
+        signature.features,
+    )
+}
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{Characters, Kernel};
+
+    /// Raised with every change of what Python has to pass or gets back.
+    #[pymodule_export]
+    const INTERFACE: u32 = 1;
+}

@@ -1,0 +1,157 @@
+"""The native kernel: the one place that imports it, says whether it is in use and why not, and asks it.
+
+The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
+recipes of `TokenPairs` with a `MinHashSketch`. It is optional: where it was not built, or was built for another
+version, NumPy does the work.
+
+What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and the folded forms of
+Python's own `unicodedata` for characters that fold the same wherever they stand. A text with any other character (a
+combining mark, say) is normalised by Python and then handed over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple, Protocol
+
+from simhash import segment
+from simhash.features import normalised_parts
+
+INTERFACE = 1
+"""The extension's number for what is passed to and fro: one left over from another version is not used."""
+
+_MODULE = "simhash._native"
+_SPACE = 128
+_KNOWN = 0x40000
+"""Characters from here on are not folded natively; pages have none."""
+_SECOND_JAMO = frozenset((*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)))
+_SURROGATES = range(0xD800, 0xE000)
+
+_Answer = tuple[int | None, bytes | None, str | None, int]
+
+
+class _Kernel(Protocol):
+    def of_text(self, text: str, limit: int) -> _Answer | None: ...
+
+    def of_parts(self, parts: Iterator[str], limit: int) -> _Answer: ...
+
+
+class _Extension(Protocol):
+    INTERFACE: int
+
+    def Characters(  # noqa: N802
+        self, kinds: bytes, known: int, changed: list[tuple[int, str]], contextual: list[int]
+    ) -> object: ...
+
+    def Kernel(self, characters: object, **recipe: int | None) -> _Kernel: ...  # noqa: N802
+
+
+class Reading(NamedTuple):
+    """What the kernel found: as in `profiles.Signature`, but for the digest, 32 hexadecimal digits or None."""
+
+    fingerprint: int | None
+    verifier: int | None
+    digest: str | None
+    features: int
+
+
+class Recipe(NamedTuple):
+    """A recipe that the kernel implements, in plain numbers; the last four are the sketch's."""
+
+    bits: int
+    zero_sum: bool
+    cap: int | None
+    min_features: int
+    n: int
+    bins: int
+    bands: int
+    rows: int
+
+
+def absence() -> str | None:
+    """Why the kernel is not in use, None if it is."""
+    found = _load()
+    return found if isinstance(found, str) else None
+
+
+def describe() -> str:
+    """One line for people: which implementation computes signatures."""
+    reason = absence()
+    return "native kernel" if reason is None else f"NumPy ({reason})"
+
+
+def read(recipe: Recipe, text: str) -> Reading | None:
+    """The signature of a text, any string, by the kernel; None if it is not in use."""
+    kernel = _kernel(recipe)
+    if kernel is None:
+        return None
+    limit = segment.PIECE_CHARACTERS
+    answer = kernel.of_text(text, limit) if len(text) <= limit else None
+    gate, verifier, digest, features = answer or kernel.of_parts(normalised_parts(text), limit)
+    return Reading(gate, None if verifier is None else int.from_bytes(verifier), digest, features)
+
+
+@cache
+def _load() -> _Extension | str:
+    """The extension, or the reason why there is none."""
+    try:
+        extension: _Extension = importlib.import_module(_MODULE)
+    except ImportError as error:
+        return f"{_MODULE} cannot be imported: {error}"
+    if extension.INTERFACE != INTERFACE:
+        return f"{_MODULE} has interface {extension.INTERFACE}, {INTERFACE} is needed: build it again"
+    return extension
+
+
+@cache
+def _kernel(recipe: Recipe) -> _Kernel | None:
+    extension = _load()
+    return None if isinstance(extension, str) else extension.Kernel(_characters(), **recipe._asdict())
+
+
+@cache
+def _characters() -> object:
+    """The tables of characters: 0.2 s once a process, 2 MB."""
+    extension = _load()
+    assert not isinstance(extension, str)
+    changed = [(i, form) for i in _points() if (form := _form(i)) != chr(i)]
+    return extension.Characters(_kinds_and_spaces(), _KNOWN, changed, contextual())
+
+
+def _kinds_and_spaces() -> bytes:
+    table = segment.kinds_table().copy()
+    spaces = re.findall(r"\s", "".join(map(chr, range(_KNOWN))))
+    table[[*map(ord, spaces)]] |= _SPACE
+    return table.tobytes()
+
+
+def _points() -> Iterator[int]:
+    return (i for i in range(_KNOWN) if i not in _SURROGATES)
+
+
+def _form(code_point: int) -> str:
+    return unicodedata.normalize("NFKC", chr(code_point)).casefold()
+
+
+def contextual() -> list[int]:
+    """Code points whose NFKC depends on what stands before them.
+
+    NFKC reorders combining characters and composes a character with the one before; a text in which no character's
+    decomposition begins with one that takes part in this is normalised character by character (Unicode Standard Annex
+    15, section 9, on boundaries). What composes backward is the second of any two-character canonical decomposition
+    (more than enough: some never compose again) or a vowel or final consonant of Hangul.
+    """
+    backward = set(_SECOND_JAMO)
+    for code_point in _points():
+        parts = unicodedata.decomposition(chr(code_point)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            backward.add(int(parts[1], 16))
+    return [i for i in _points() if _looks_back(unicodedata.normalize("NFKD", chr(i))[0], backward)]
+
+
+def _looks_back(first: str, backward: set[int]) -> bool:
+    return bool(unicodedata.combining(first)) or ord(first) in backward
