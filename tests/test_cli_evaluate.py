@@ -184,6 +184,13 @@ def test_a_missing_extra_is_named_before_any_work(files: Path, monkeypatch: pyte
         assert f"simhash-dedup[{extra}]" in str(error)
 
 
+def test_a_place_that_cannot_be_written_is_named_before_any_work(files: Path) -> None:
+    for flag, place in (("--json", "missing/out.json"), ("--plot", "pages.jsonl/plots")):
+        error = run(files, flag, str(files / place)).exception
+        assert isinstance(error, InputError)
+        assert str(files / place) in str(error)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

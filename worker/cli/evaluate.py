@@ -51,7 +51,13 @@ class Order:
 @click.argument("more_pages", type=FILE, nargs=-1, metavar="[FILE]...")
 @click.option("--pairs", type=FILE, required=True, help="every pair of Jaccard >= 0.5: a, b, jaccard")
 @click.option("--labels", type=FILE, help='people\'s word on pairs: a, b, label ("duplicate" or "different")')
-@click.option("--profile", "profiles", type=click.Choice(PROFILES), multiple=True, help="which  [default: default]")
+@click.option(
+    "--profile",
+    "profiles",
+    type=click.Choice(PROFILES),
+    multiple=True,
+    help="repeatable  [default: that of the settings]",
+)
 @click.option(
     "--k", "ks", type=click.IntRange(0, LARGEST_K), multiple=True, help="also at this Hamming distance (repeatable)"
 )
@@ -105,6 +111,7 @@ def evaluate(
       plain       at --k: fingerprints within k bits, no verifier; verified: with the profile's verifier
     """
     _check_extras(plots, least_share)
+    _check_places(json_path, plots)
     settings = settings_of(config, options, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(quiet=quiet)
     corpus = read_corpus([*pages, *more_pages], settings.max_page_bytes)
@@ -112,7 +119,7 @@ def evaluate(
     if not truth.jaccard and not truth.labels:
         raise InputError(f"{pairs}: no pair has both its pages among those given")
     order = Order(corpus, truth, sorted(set(ks)), least_share)
-    found = [_assessment(order, settings, name, console) for name in profiles or ("default",)]
+    found = [_assessment(order, settings, name, console) for name in profiles or (settings.profile,)]
     _show(found, order, console)
     described = _described(order)
     if json_path:
@@ -127,6 +134,17 @@ def _check_extras(plots: Path | None, least_share: float | None) -> None:
     for module, (given, flag, extra) in wanted.items():
         if given is not None and find_spec(module) is None:
             raise SettingsError(f"{flag} needs {module}: pip install 'simhash-dedup[{extra}]'")
+
+
+def _check_places(json_path: Path | None, plots: Path | None) -> None:
+    """Before minutes of work: can the results be written?"""
+    try:
+        if plots:
+            plots.mkdir(parents=True, exist_ok=True)
+        if json_path:
+            json_path.touch()
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from error
 
 
 def _assessment(order: Order, settings: Settings, name: str, console: Console) -> Assessment:
