@@ -5,6 +5,8 @@ or in a verdict where it is a page after all; the pages between them get theirs;
 import base64
 import gzip
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -14,7 +16,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import RetriableError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from tests.stream import Stream, closing_admin, json_page, texts, until, working
+from tests.stream import ROOT, Stream, Worker, closing_admin, json_page, texts, until, working
 
 PREFIX = "__connect.errors."
 MIB = 1 << 20
@@ -225,3 +227,39 @@ def test_raw_pages_need_their_url_as_key(kafka_server, redis_server, name):
     assert b"in page format html the key is the URL" in messages[0]
     assert b"is not UTF-8" in messages[1]
     assert [(row.key, row.value) for row in made.committed(f"{name}.unique")] == [(b"http://x/1", text.encode())]
+
+
+HANGING_WORKER = """
+from functools import partial
+import worker.consumer
+from tests import faulty_worker, test_fingerprinters
+worker.consumer.Fingerprinters = partial(worker.consumer.Fingerprinters, prepare=test_fingerprinters.prepare)
+faulty_worker.main()
+"""
+
+
+def test_a_page_that_hangs_or_kills_its_child_is_a_dead_letter_and_the_others_are_not(kafka_server, redis_server, name):
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"page_deadline": "2s"})
+    made.create()
+    made.send([GOOD[0], (KEY, b"hang"), GOOD[1], (KEY, b"die"), GOOD[2]], headers=HEADERS)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING_WORKER, "", "9"],
+        env=made.environment(),
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    worker = Worker(process)
+    with working(worker):
+        made.wait_for(5)
+        assert worker.stop()[0] == 0
+    assert [v["source"]["offset"] for v in made.verdicts()] == [0, 2, 4]
+    hanging, dying = made.committed(made.dead_letter_topic)
+    assert (hanging.key, hanging.value, hanging.headers[:3]) == (KEY, b"hang", HEADERS)
+    assert reason(hanging) == ("extract", "TimeoutError", "took longer than page_deadline = 2 s, twice")
+    assert reason(dying)[:2] == ("extract", "ProcessExpired")
+
+
+def reason(row):
+    headers = {key: value.decode() for key, value in row.headers}
+    return tuple(headers[PREFIX + name] for name in ("stage", "exception.class.name", "exception.message"))
