@@ -98,8 +98,8 @@ def distances(found: Assessment) -> Figure:
     panels = [(found.histograms.gate, found.profile.reach, "fingerprint")]
     if found.profile.verifier_reach is not None:
         panels.append((found.histograms.verifier, found.profile.verifier_reach, "verifier"))
-    figure = _figure(4.7 * len(panels) + 0.6, 4.4)
-    _title(figure, f"Near-duplicates and strangers, bits apart: profile {found.profile.name}")
+    figure = _figure(4.7 * len(panels) + (0.6 if len(panels) > 1 else 1.9), 4.4)
+    _title(figure, f"How far apart pairs are: profile {found.profile.name}")
     for axes, (counted, reach, name) in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
         _plain(axes)
         _distance_panel(axes, counted, reach)
@@ -119,8 +119,15 @@ def _distance_panel(axes: Axes, counted: NDArray[np.int64], reach: int) -> None:
     if strangers.any():
         top = (int(strangers.argmax()), strangers.max() * 1.6)
         axes.annotate("strangers,\nJaccard < .5", top, ha="center", color=ORANGE, weight="bold", fontsize=9)
-    axes.annotate(
-        "near-duplicates,\nJaccard ≥ .8", (0.012, 0.7), xycoords="axes fraction", color=BLUE, weight="bold", fontsize=9
+    axes.text(
+        0.012,
+        0.7,
+        "near-duplicates,\nJaccard ≥ .8",
+        transform=axes.transAxes,
+        color=BLUE,
+        weight="bold",
+        fontsize=9,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
     axes.set_yscale("log")
     axes.set_ylim(FLOOR, max(counted.max(), 1) * 60)
@@ -169,7 +176,7 @@ def recall(found: Assessment) -> Figure:
 def _write_share(axes: Axes, column: int, row: int, share: float, pairs: int) -> None:
     dark = share > DARK_SHARE
     axes.text(column, row, f"{share:.1%}", ha="center", va="bottom", fontsize=10, color="white" if dark else INK)
-    colour = "#dbe7f3" if dark else QUIET
+    colour = "#dbe7f3" if dark else INK
     axes.text(column, row + 0.06, f"of {pairs:,}", ha="center", va="top", fontsize=7.5, color=colour)
 
 
