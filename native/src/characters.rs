@@ -52,8 +52,11 @@ impl Kinds {
     }
 
     /// Kind and width in bytes of the character that begins at `at`.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, text: &[u8], at: usize) -> (Kind, usize) {
+        if text[at] < 0x80 {
+            return (Kind(self.0[usize::from(text[at])]), 1);
+        }
         let (code_point, width) = decode(text, at);
         (Kind(self.0[code_point as usize]), width)
     }
@@ -75,7 +78,7 @@ impl Kinds {
 }
 
 /// The character that begins at `at` of valid UTF-8, and its width in bytes.
-#[inline]
+#[inline(always)]
 fn decode(text: &[u8], at: usize) -> (u32, usize) {
     let low = |by: usize| u32::from(text[at + by] & 0x3F);
     match text[at] {

@@ -43,7 +43,7 @@ pub struct Reading<'a> {
 }
 
 /// Bytes of text a distinct feature, about; only to begin with tables of the right size.
-const BYTES_A_FEATURE: usize = 8;
+const BYTES_A_FEATURE: usize = 5;
 const MOST_EXPECTED: usize = 1 << 13;
 
 impl<'a> Reading<'a> {
@@ -117,7 +117,7 @@ impl<'a> Reading<'a> {
         at
     }
 
-    #[inline]
+    #[inline(always)]
     fn token(&mut self, text: &[u8], unspaced: bool) {
         let token = Token {
             hash: token_hash(text),

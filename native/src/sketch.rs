@@ -42,8 +42,8 @@ impl Sketch {
 
     #[inline]
     pub fn add(&mut self, token: u64) {
-        self.window.copy_within(1.., 0);
-        self.window[MOST_TOKENS - 1] = token;
+        let [_, b, c, d, e] = self.window;
+        self.window = [b, c, d, e, token];
         self.tokens += 1;
         if self.tokens >= self.shape.n {
             self.take(self.shape.n);
