@@ -33,7 +33,8 @@ NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", 
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 OUT = click.Path(path_type=Path, dir_okay=False)
-LARGEST_K = 62
+LARGEST_K = 16
+"""Beyond it fingerprints of 64 bits say nothing, and the tables that find all pairs are hundreds."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,24 @@ def evaluate(
     _check_places(json_path, plots)
     settings = settings_of(config, options, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(quiet=quiet)
-    corpus = read_corpus([*pages, *more_pages], settings.max_page_bytes)
+    order = _order([*pages, *more_pages], pairs, labels, settings, sorted(set(ks)), least_share)
+    found = [_assessment(order, settings, name, console) for name in profiles or (settings.profile,)]
+    _show(found, order, console)
+    if json_path:
+        content = msgspec.json.encode(as_json(found, _described(order)))
+        json_path.write_bytes(msgspec.json.format(content) + b"\n")
+    if plots:
+        _plot(found, plots, console)
+
+
+def _order(
+    pages: list[Path], pairs: Path, labels: Path | None, settings: Settings, ks: list[int], least_share: float | None
+) -> Order:
+    corpus = read_corpus(pages, settings.max_page_bytes)
     truth = make_truth(corpus.ids, read_pairs(pairs), read_labels(labels) if labels else None)
     if not truth.jaccard and not truth.labels:
         raise InputError(f"{pairs}: no pair has both its pages among those given")
-    order = Order(corpus, truth, sorted(set(ks)), least_share)
-    found = [_assessment(order, settings, name, console) for name in profiles or (settings.profile,)]
-    _show(found, order, console)
-    described = _described(order)
-    if json_path:
-        json_path.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(found, described))) + b"\n")
-    if plots:
-        _plot(found, plots, console)
+    return Order(corpus, truth, ks, least_share)
 
 
 def _check_extras(plots: Path | None, least_share: float | None) -> None:
