@@ -8,6 +8,8 @@ PLACE := $(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
 STAMP := $(VENV)/.installed-$(PLACE)
 DEV_STAMP := $(VENV)/.installed-dev-$(PLACE)
 OUT ?= out
+# For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
+LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo stream-demo test check servers bench lock clean needs-python
@@ -37,11 +39,8 @@ bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one 
 	$(BIN)/python -m benchmarks
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
-	for extra in "" -dev; do \
-	  PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe \
-	    --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	    $${extra:+--extra dev --extra fast --extra selectolax --extra trafilatura} --output-file requirements$$extra.lock pyproject.toml || exit 1; \
-	done
+	$(BIN)/python -m uv pip compile $(LOCKING) --output-file requirements.lock pyproject.toml
+	$(BIN)/python -m uv pip compile $(LOCKING) --all-extras --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove what these targets made
 	rm -rf $(VENV) $(OUT) .cache build *.egg-info
