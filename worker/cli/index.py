@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from simhash.index import Neighbour, Partition
-from simhash.index.interface import BAND_BITS
 from simhash.index.redis import RedisIndex, existing_index
+from simhash.sketch import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.settings import Settings
 from worker.stores import connect
