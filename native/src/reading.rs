@@ -77,13 +77,14 @@ impl<'a> Reading<'a> {
             let start = at;
             at += width;
             if kind.runs() {
-                at = self.end_of_run(text, at);
+                at = self.kinds.end_of_run(text, at);
                 self.token(&text[start..at], kind.is_unspaced());
             } else if kind.is_single() {
                 self.token(&text[start..at], true);
             } else if kind.is_space() {
-                at = self.end_of_space(text, at);
-                if &text[start..at] != b" " || start == stretch || at == text.len() {
+                at = self.kinds.end_of_space(text, at);
+                let plain = text[start] == b' ' && at == start + 1;
+                if !plain || start == stretch || at == text.len() {
                     self.digest.add(&text[stretch..start]);
                     self.digest.space();
                     stretch = at;
@@ -91,30 +92,6 @@ impl<'a> Reading<'a> {
             }
         }
         self.digest.add(&text[stretch..]);
-    }
-
-    #[inline]
-    fn end_of_run(&self, text: &[u8], mut at: usize) -> usize {
-        while at < text.len() {
-            let (kind, width) = self.kinds.at(text, at);
-            if !kind.runs() {
-                break;
-            }
-            at += width;
-        }
-        at
-    }
-
-    #[inline]
-    fn end_of_space(&self, text: &[u8], mut at: usize) -> usize {
-        while at < text.len() {
-            let (kind, width) = self.kinds.at(text, at);
-            if !kind.is_space() {
-                break;
-            }
-            at += width;
-        }
-        at
     }
 
     #[inline(always)]
