@@ -49,10 +49,13 @@ from worker.status import Status
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-DEPTH = 2
+DEPTH = 3
 IDLE_POLL_SECONDS = 0.5
 RESULT_WAIT_SECONDS = 0.1
+HUNGRY_WAIT_SECONDS = 0.01
+"""The wait for results while fewer than `DEPTH` batches are under way: a poll may bring the next."""
 HOUSEKEEPING_SECONDS = 2.0
+STAY_SECONDS = 3.0
 LONGEST_PAUSE_SECONDS = 5.0
 FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
@@ -122,6 +125,7 @@ class Pipeline:
         self._unchecked: list[Assigned] = []
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
+        self._polled_at = 0.0
         self._outbox = Outbox(parts.settings, parts.largest)
         self._progress = Progress(time.monotonic())
         self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
@@ -168,7 +172,8 @@ class Pipeline:
             self._housekeeping()
             try:
                 self._fill()
-                self._settle_oldest(RESULT_WAIT_SECONDS)
+                full = len(self._under_way) >= DEPTH
+                self._settle_oldest(RESULT_WAIT_SECONDS if full else HUNGRY_WAIT_SECONDS)
             except BatchAborted as error:
                 self._read_again()
                 self._back_off(error)
@@ -187,12 +192,24 @@ class Pipeline:
 
     def _fill(self) -> None:
         """Poll until `DEPTH` batches are under way or nothing more is there."""
+        if len(self._under_way) >= DEPTH:
+            self._stay_in_group()
         while len(self._under_way) < DEPTH:
+            self._polled_at = time.monotonic()
             timeout = 0.0 if self._under_way else IDLE_POLL_SECONDS
             polled = self._session.poll(timeout, self._settings.batch_pages)
             self._absorb(polled)
             if not polled.records:
                 return
+
+    def _stay_in_group(self) -> None:
+        """Poll for no records: who does not poll for minutes (pages that hang, each until its deadline) is thrown out."""
+        if time.monotonic() < self._polled_at + STAY_SECONDS:
+            return
+        self._polled_at = time.monotonic()
+        self._session.pause()
+        self._absorb(self._session.poll(0.0, self._settings.batch_pages))
+        self._session.resume()
 
     def _absorb(self, polled: Polled) -> None:
         if polled.lost:

@@ -284,6 +284,8 @@ def translated() -> Iterator[None]:
         raise IndexUnreachable(f"Redis does not answer: {error}") from error
     except redis.ResponseError as error:
         raise _fault(str(error)) from error
+    except redis.RedisError as error:
+        raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
 
 
 _RETRIABLE = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")

@@ -31,6 +31,8 @@ from worker.settings import Settings
 PRODUCER_BATCH_BYTES = 256 << 10
 LINGER_MS = 5
 FETCH_BYTES = 16 << 20
+PARTITION_FETCH_BYTES = 8 << 20
+"""Several batches of one partition at once: the fingerprinters must not wait for the next fetch."""
 SEND_SECONDS = 60.0
 
 
@@ -245,7 +247,7 @@ def _consumer_options(settings: Settings) -> dict[str, Any]:
         "session_timeout_ms": int(settings.session_timeout * 1000),
         "heartbeat_interval_ms": int(settings.session_timeout * 1000 / 4),
         "fetch_max_bytes": FETCH_BYTES,
-        "max_partition_fetch_bytes": 2 << 20,
+        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
         "metadata_max_age_ms": 10_000,
     }
 

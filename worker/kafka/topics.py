@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import kafka.errors as errors
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 
@@ -139,4 +140,9 @@ def _max_bytes(config: Mapping[str, str]) -> int:
 
 def _create(admin: KafkaAdminClient, plan: TopicPlan, replication: int) -> None:
     options = {"num_partitions": plan.partitions, "replication_factor": replication, "configs": plan.configs()}
-    admin.create_topics({plan.name: options}, wait_for_metadata=True)
+    try:
+        admin.create_topics({plan.name: options}, wait_for_metadata=True)
+    except errors.BrokerResponseError as error:
+        # Its text quotes the whole request and response.
+        reason = f"{error.description} ({type(error).__name__})"
+        raise BrokerError(f"topic {plan.name} cannot be created: {reason}") from error
