@@ -43,46 +43,35 @@ impl Kind {
 }
 
 /// Kinds of all code points.
-pub struct Kinds {
-    table: Box<[u8; CODE_POINTS]>,
-    /// Whether a byte is an ASCII character of a run; what most pages are made of takes one look at a small table.
-    ascii_runs: [bool; 256],
-}
+pub struct Kinds(Box<[u8; CODE_POINTS]>);
 
 impl Kinds {
     /// From one byte a code point; None if there are more or fewer.
     pub fn new(table: &[u8]) -> Option<Self> {
-        let table: Box<[u8; CODE_POINTS]> = table.to_vec().into_boxed_slice().try_into().ok()?;
-        let ascii_runs = std::array::from_fn(|byte| byte < 0x80 && Kind(table[byte]).runs());
-        Some(Self { table, ascii_runs })
+        table.to_vec().into_boxed_slice().try_into().ok().map(Self)
     }
 
     /// Kind and width in bytes of the character that begins at `at`.
     #[inline(always)]
     pub fn at(&self, text: &[u8], at: usize) -> (Kind, usize) {
         if text[at] < 0x80 {
-            return (Kind(self.table[usize::from(text[at])]), 1);
+            return (Kind(self.0[usize::from(text[at])]), 1);
         }
         let (code_point, width) = decode(text, at);
-        (Kind(self.table[code_point as usize]), width)
+        (Kind(self.0[code_point as usize]), width)
     }
 
     /// Where the run that goes on at `at` ends.
     #[inline(always)]
     pub fn end_of_run(&self, text: &[u8], mut at: usize) -> usize {
-        loop {
-            while at < text.len() && self.ascii_runs[usize::from(text[at])] {
-                at += 1;
-            }
-            if at == text.len() || text[at] < 0x80 {
-                return at;
-            }
+        while at < text.len() {
             let (kind, width) = self.at(text, at);
             if !kind.runs() {
-                return at;
+                break;
             }
             at += width;
         }
+        at
     }
 
     /// Where the white space that goes on at `at` ends.
@@ -109,7 +98,7 @@ impl Kinds {
         let separator = text[..end]
             .char_indices()
             .rev()
-            .find(|(_, c)| Kind(self.table[*c as usize]).separates());
+            .find(|(_, c)| Kind(self.0[*c as usize]).separates());
         separator.map_or(end, |(at, c)| at + c.len_utf8())
     }
 }
