@@ -29,7 +29,7 @@ usual = st.sampled_from(
 )
 any_text = st.text(st.one_of(st.characters(codec=None), usual, marks), max_size=80)
 words = st.lists(
-    st.sampled_from(["one ", "Two, ", "漢字。 ", "かな", "สวัส ", "가나 ", "\u00a0\n", "x\u0301", "\ud800"])
+    st.sampled_from(["one ", "Two, ", "漢字。 ", "かな", "สวัส ", "가나 ", "\u00a0\n", "\ufb03" * 9, "\ud800"])
 )
 texts = st.one_of(any_text, words.map("".join))
 
@@ -98,6 +98,8 @@ def test_a_text_of_many_pieces_has_one_signature(text: str, size: int) -> None:
         "漢" * (2 * PIECE + 5),
         "x" + "\u0301" * (PIECE + 5) + "y",
         "\ufdfa" * PIECE,
+        "\ufb03" * (PIECE - 1),
+        ("x" + "\ufb03" * 30_000 + " ") * 3,
         " " * (PIECE + 5) + "x" + " " * PIECE + "y",
         "é " * PIECE,
     ],
