@@ -203,7 +203,7 @@ class Pipeline:
                 return
 
     def _stay_in_group(self) -> None:
-        """Poll for no records: who does not poll for minutes (pages that hang, each until its deadline) is thrown out."""
+        """Poll for no records: who does not poll for minutes, while pages hang till their deadline, is thrown out."""
         if time.monotonic() < self._polled_at + STAY_SECONDS:
             return
         self._polled_at = time.monotonic()
