@@ -43,7 +43,7 @@ lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --all-extras --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove what these targets made
-	rm -rf $(VENV) $(OUT) .cache build *.egg-info
+	rm -rf $(VENV) $(OUT) .cache build *.egg-info simhash/_native*.so native/target
 
 # A missing python3-venv shows only when it is used; name it before pip's traceback does.
 needs-python:
@@ -51,12 +51,14 @@ needs-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, this is $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "venv is missing: apt-get install python3-venv"; exit 1; }
 
-$(STAMP): requirements.lock pyproject.toml Makefile | needs-python
+$(STAMP): requirements.lock pyproject.toml setup.py Makefile | needs-python
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DEV_STAMP): $(STAMP) requirements-dev.lock
+# Installed a second time, with setuptools-rust at hand: where cargo is, this builds the native kernel.
+$(DEV_STAMP): $(STAMP) requirements-dev.lock $(wildcard native/Cargo.toml native/src/*.rs)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -15,7 +15,6 @@ else:
         "simhash._native",
         path="native/Cargo.toml",
         binding=Binding.PyO3,
-        args=["--locked"],
         debug=False,  # an editable install would be built without optimisation
         optional=True,
         py_limited_api=True,

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from simhash import native
 from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
@@ -17,15 +18,27 @@ from worker.cli.topics import topics
 from worker.failure import exit_code_of, report
 
 
-def _version() -> str:
+def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print the version, and whether the native kernel is in use; the kernel is looked for only when asked."""
+    if not asked or context.resilient_parsing:
+        return
     try:
-        return version("simhash-dedup")
+        number = version("simhash-dedup")
     except PackageNotFoundError:
-        return "from the source tree"
+        number = "from the source tree"
+    click.echo(f"simhash-dedup {number}, fingerprints by {native.describe()}")
+    context.exit()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(_version(), prog_name="simhash-dedup")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def commands() -> None:
     """Near-duplicate detection for web crawls: pages in, one `unique` or `duplicate` verdict a page out.
 
