@@ -181,16 +181,17 @@ def test_a_restarted_redis_changes_nothing(kafka_server, name, tmp_path):
 
 
 def test_sigterm_leaves_no_gap(stream):
-    filled(stream, 200)
+    filled(stream, 300)
     worker = stream.worker()
     with working(worker):
         stream.wait_for(20)
         assert worker.stop()[0] == 0
+    stream.send([json_page(n, text) for n, text in enumerate(texts(20, Random(8)), start=300)])
     another = stream.worker()
     with working(another):
-        stream.wait_for(200)
+        stream.wait_for(320)
         assert another.stop()[0] == 0
-    assert_each_answered_once(stream, 200)
+    assert_each_answered_once(stream, 320)
     assert_guarantees(stream.verdicts())
 
 
