@@ -76,7 +76,7 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     assert supervisor.metric("simhash_dedup_consumer_lag") >= 0
     until(lambda: supervisor.get("/readyz") == "ok\n", "both are ready")
     assert supervisor.get("/healthz") == "ok\n"
-    assert supervisor.metric("simhash_dedup_index_documents") > 0
+    until(lambda: supervisor.metric("simhash_dedup_index_documents") > 0, "the documents are counted")
     first = supervisor.consumers()
     assert len(first) == 2
     os.kill(min(first), signal.SIGKILL)
