@@ -362,7 +362,7 @@ def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
 
 
 def _refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:
-    pairs = {
+    pairs: dict[str, tuple[object, object]] = {
         "reach": (found.relation.reach, wanted.relation.reach),
         "verifier_reach": (found.relation.verifier_reach, wanted.relation.verifier_reach),
         "bits": (found.relation.design.bits, wanted.relation.design.bits),
@@ -370,7 +370,7 @@ def _refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_de
         "bands": (found.relation.bands, wanted.relation.bands),
     }
     if not adopt_design:
-        pairs["design"] = (found.relation.design.name, wanted.relation.design.name)  # type: ignore[assignment]
+        pairs["design"] = (found.relation.design.name, wanted.relation.design.name)
     differing = [f"{what}: index {a}, worker {b}" for what, (a, b) in pairs.items() if a != b]
     recipe = msgspec.json.decode(_json.encode(wanted.profile))
     for field in sorted(found.profile.keys() | recipe.keys()):
