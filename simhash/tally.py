@@ -21,34 +21,46 @@ class HashCounts:
 
     def __init__(self) -> None:
         self.total = 0
-        self._hashes: list[NDArray[np.uint64]] = []
-        self._counts: list[NDArray[np.float64]] = []
-        self._waiting = 0
+        self._counted: _Counted | None = None
+        self._waiting: list[NDArray[np.uint64]] = []
+        self._rows = 0
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Count each of these once more."""
-        unique, counts = np.unique(hashes, return_counts=True, axis=_rows(hashes))
-        self._hashes.append(unique)
-        self._counts.append(counts.astype(np.float64))
+        self._waiting.append(hashes)
+        self._rows += len(hashes)
         self.total += len(hashes)
-        self._waiting += len(unique)
-        if self._waiting > max(MERGE_AT, 2 * len(self._hashes[0])):
+        if self._rows > max(MERGE_AT, 2 * len(self._counted[0]) if self._counted else 0):
             self.counted()
 
-    def counted(self) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    def counted(self) -> _Counted:
         """Distinct hashes, ascending, and how often each was added; call `add` at least once before."""
-        if len(self._hashes) > 1:
-            hashes = np.concatenate(self._hashes)
-            unique, where = np.unique(hashes, return_inverse=True, axis=_rows(hashes))
-            counts = np.bincount(where.reshape(-1), weights=np.concatenate(self._counts))
-            self._counts = [counts.astype(np.float64)]
-            self._hashes = [unique]
-            self._waiting = len(unique)
-        return self._hashes[0], self._counts[0]
+        if self._waiting:
+            fresh = _counts(np.concatenate(self._waiting))
+            self._counted = fresh if self._counted is None else _summed(self._counted, fresh)
+            self._waiting, self._rows = [], 0
+        assert self._counted is not None, "nothing was added"
+        return self._counted
 
 
-def _rows(hashes: NDArray[np.uint64]) -> int | None:
-    return None if hashes.ndim == 1 else 0
+_Counted = tuple[NDArray[np.uint64], NDArray[np.float64]]
+
+
+def _counts(hashes: NDArray[np.uint64]) -> _Counted:
+    if hashes.ndim > 1:
+        unique, counts = np.unique(hashes, return_counts=True, axis=0)
+        return unique, counts.astype(np.float64)
+    ordered = np.sort(hashes)
+    edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    bounds = np.concatenate(([0], edges, [len(ordered)])) if len(ordered) else np.zeros(1, dtype=np.intp)
+    return ordered[bounds[:-1]], np.diff(bounds).astype(np.float64)
+
+
+def _summed(a: _Counted, b: _Counted) -> _Counted:
+    hashes = np.concatenate((a[0], b[0]))
+    unique, where = np.unique(hashes, return_inverse=True, axis=None if hashes.ndim == 1 else 0)
+    counts = np.bincount(where.reshape(-1), weights=np.concatenate((a[1], b[1])), minlength=len(unique))
+    return unique, counts.astype(np.float64)
 
 
 class GramSet:
