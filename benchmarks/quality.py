@@ -41,7 +41,7 @@ TABLES = "6"
 SPEED_STEP = 10
 TABLE_NAMES = ("speed", "peers", "recipe", "tables")
 LARGEST_PAGE = 64 << 20
-RECIPE = Recipe(DEFAULT.name, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
+RECIPE = Recipe(DEFAULT, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 HEADER = ("", "recall ≥ .8", "recall ≥ .9", "precision", "false pairs", "found, not scored")
 

@@ -46,7 +46,7 @@ def resiliparse_all(html: str) -> str:
 
 def lexbor_paragraphs(html: str) -> str:
     """The paragraphs of 100 characters and more, by selectolax; without any, all text of the body."""
-    lexbor = _imported("selectolax.lexbor", "lexbor-paragraphs", "selectolax")
+    lexbor = _library("lexbor-paragraphs")
     tree = lexbor.LexborHTMLParser(html)
     texts = (" ".join(node.text().split()) for node in tree.css("p"))
     paragraphs = [text for text in texts if len(text) >= MIN_PARAGRAPH_CHARACTERS]
@@ -58,7 +58,7 @@ def lexbor_paragraphs(html: str) -> str:
 
 def trafilatura(html: str) -> str:
     """Trafilatura's main text, tuned for recall."""
-    library = _imported("trafilatura", "trafilatura", "trafilatura")
+    library = _library("trafilatura")
     return library.extract(html, favor_recall=True, include_comments=True, include_tables=True) or ""
 
 
@@ -74,6 +74,20 @@ EXTRACTORS: dict[str, Extractor] = {
     "trafilatura": trafilatura,
     "none": as_is,
 }
+_LIBRARIES = {"lexbor-paragraphs": ("selectolax.lexbor", "selectolax"), "trafilatura": ("trafilatura", "trafilatura")}
+"""Module and extra of those that are not installed with the package itself."""
+
+
+def require_extractor(name: str) -> None:
+    """Nothing, where there is an extractor of this name and its library is installed.
+
+    Raises:
+        ProfileError: otherwise.
+    """
+    if name not in EXTRACTORS:
+        raise ProfileError(f"no extractor {name!r}; there are {', '.join(EXTRACTORS)}")
+    if name in _LIBRARIES:
+        _library(name)
 
 
 def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
@@ -88,8 +102,7 @@ def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupL
         PageError: stage "extract": a lone surrogate, markup beyond a limit, or a page that the parser refuses.
         ProfileError: no such extractor, or its library is not installed.
     """
-    if extractor not in EXTRACTORS:
-        raise ProfileError(f"no extractor {extractor!r}; there are {', '.join(EXTRACTORS)}")
+    require_extractor(extractor)
     _refuse_surrogates(html)
     if extractor != "none":
         check_markup(html, limits)
@@ -107,7 +120,8 @@ def _refuse_surrogates(html: str) -> None:
         raise PageError("extract", f"lone surrogate U+{ord(html[where]):04X} at character {where} of {len(html)}")
 
 
-def _imported(module: str, extractor: str, extra: str) -> ModuleType:
+def _library(extractor: str) -> ModuleType:
+    module, extra = _LIBRARIES[extractor]
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -14,7 +14,7 @@ import pytest
 
 from simhash.index.interface import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
-from simhash.profiles import profile
+from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
@@ -25,7 +25,6 @@ from worker.inputs import open_input
 from worker.judge import Recipe
 from worker.page import Limits
 
-DEFAULT = profile("default")
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
@@ -33,7 +32,7 @@ REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def pool(request):
-    made = Fingerprinters(Recipe("default", "json", LIMITS), request.param, deadline=60.0)
+    made = Fingerprinters(Recipe(DEFAULT, "json", LIMITS), request.param, deadline=60.0)
     yield made
     made.close()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simhash.profiles import DEFAULT
 from tests.stream import until
 from worker import judge
 from worker.fingerprinters import CHUNK_PAGES, Fingerprinters
@@ -13,7 +14,7 @@ from worker.judge import Prepared, Recipe, Rejected
 from worker.page import Limits
 from worker.records import RawRecord, Source
 
-RECIPE = Recipe("default", "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
 DEADLINE_SECONDS = 2.0
 
 

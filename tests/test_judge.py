@@ -6,14 +6,13 @@ import pytest
 
 from simhash.index.interface import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
-from simhash.profiles import profile
+from simhash.profiles import DEFAULT
 from simhash.tables import design
 from worker.judge import Prepared, Recipe, Rejected, judge, prepare
 from worker.page import Limits
 from worker.records import Page, RawRecord, Source
 
-DEFAULT = profile("default")
-RECIPE = Recipe("default", "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
 WORDS = [f"word{n}" for n in range(200)]
 
 

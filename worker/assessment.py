@@ -33,11 +33,8 @@ from simhash.evaluation import (
 from simhash.index import Relation
 from simhash.profiles import Profile
 from simhash.tables import Design
-from simhash.tables import design as find_design
 from worker.evaluation import Fingerprinted
 
-DESIGN_NAMES = ("6", "15", "2(4c2)", "8c2", "2(5c2)")
-"""Tables that find all pairs within 3, 4, 5, 6 and 7 bits."""
 SHARE_STEPS = 20
 
 DEFINITIONS = {
@@ -110,12 +107,6 @@ class _Trial:
 def relation_of(profile: Profile, design: Design) -> Relation:
     """The relation of an index for this profile."""
     return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
-
-
-def design_for(k: int, bits: int) -> Design:
-    """Tables that find every pair within k bits; raises DesignError where there are none."""
-    designs = (find_design(name, bits) for name in DESIGN_NAMES)
-    return next((each for each in designs if each.k >= k), None) or find_design(f"{k + 2}c2", bits)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
         key=settings.max_key_bytes,
         headers=settings.max_header_bytes,
     )
-    return Recipe(profile.name, settings.page_format, limits)
+    return Recipe(profile, settings.page_format, limits)
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from simhash.evaluation import Found, common_share
 from simhash.evaluation.truth import Pair
 from simhash.extract import extract_text
 from simhash.profiles import Signature
-from simhash.profiles import profile as find_profile
 from worker import compression
 from worker.errors import InputError
 from worker.fingerprinters import Fingerprinters, Pending
@@ -225,7 +224,7 @@ def text_of(record: RawRecord, recipe: Recipe) -> str:
     try:
         page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
         content = page.content if isinstance(page.content, str) else decode_charset(page.content, page.charset).text
-        return extract_text(content, find_profile(recipe.profile).extractor) if page.is_html else content
+        return extract_text(content, recipe.profile.extractor) if page.is_html else content
     except PageError:
         return ""
 

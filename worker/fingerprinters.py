@@ -31,8 +31,12 @@ Outcome = Prepared | Rejected
 Prepare = Callable[[RawRecord, Recipe], Outcome]
 
 
-def _prepare_chunk(records: Sequence[RawRecord], recipe: Recipe, prepare: Prepare) -> list[Outcome]:
-    return [_prepare_one(record, recipe, prepare) for record in records]
+_given: list[Recipe] = []
+"""The recipe of this child: it may hold long word lists, so it comes once and not with every chunk."""
+
+
+def _prepare_chunk(records: Sequence[RawRecord], prepare: Prepare) -> list[Outcome]:
+    return [_prepare_one(record, _given[0], prepare) for record in records]
 
 
 def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome:
@@ -44,8 +48,9 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
         return Rejected(record.source, "fingerprint", type(error).__name__, f"unexpected failure: {error!r:.500}")
 
 
-def _start_child() -> None:
+def _start_child(recipe: Recipe) -> None:
     """Leave Ctrl-C to the parent, and never outlive it."""
+    _given[:] = [recipe]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -100,11 +105,14 @@ class Fingerprinters:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes
-        self._recipe = recipe
         self._prepare = prepare
         self._deadline = deadline
         self._pool = ProcessPool(
-            max_workers=processes, max_tasks=PAGES_PER_CHILD // CHUNK_PAGES, initializer=_start_child, context=context
+            max_workers=processes,
+            max_tasks=PAGES_PER_CHILD // CHUNK_PAGES,
+            initializer=_start_child,
+            initargs=[recipe],
+            context=context,
         )
 
     def submit(self, records: Sequence[RawRecord]) -> Pending:
@@ -131,9 +139,7 @@ class Fingerprinters:
         self._pool.join()
 
     def _part(self, records: Sequence[RawRecord], alone: bool = False) -> _Part:
-        future = self._pool.schedule(
-            _prepare_chunk, args=[records, self._recipe, self._prepare], timeout=self._deadline
-        )
+        future = self._pool.schedule(_prepare_chunk, args=[records, self._prepare], timeout=self._deadline)
         return _Part(records, future, alone)
 
     def _rejection(self, record: RawRecord, error: BaseException) -> Rejected:

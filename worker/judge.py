@@ -17,7 +17,6 @@ from simhash.errors import PageError
 from simhash.extract import extract_text
 from simhash.index import Answer, Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.profiles import Profile, Signature
-from simhash.profiles import profile as find_profile
 from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records import Page, RawRecord, Source
@@ -27,7 +26,7 @@ from worker.verdict import Match, Verdict, hexadecimal, source_fields
 class Recipe(NamedTuple):
     """What `prepare` must know, small enough to travel to a child process."""
 
-    profile: str
+    profile: Profile
     page_format: PageFormat
     limits: Limits
 
@@ -92,7 +91,7 @@ def rejected(source: Source, error: PageError) -> Rejected:
 
 
 def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
-    profile = find_profile(recipe.profile)
+    profile = recipe.profile
     start = time.perf_counter()
     page = _page(record, recipe)
     characters = _characters(page)

@@ -132,7 +132,9 @@ class Settings(BaseSettings):
     )
     redis_timeout: Seconds = Field(5.0, gt=0, le=60, description="how long one call to Redis may take")
     index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
-    profile: Name = Field("default", description="recipe of the fingerprints")
+    profile: str = Field(
+        "default", min_length=1, description="recipe of the fingerprints: a name, or a TOML file of one's own"
+    )
     design: str = Field(
         "auto",
         description="permutation tables of a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1, AxB; auto: by size",

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from simhash.errors import DesignError, ProfileError
+from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
 from simhash.index.redis import RedisIndex, encoding_advice, open_index
+from simhash.profile_file import SUFFIX, read_profile
 from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile
 from simhash.tables import Design
 from simhash.tables import design as find_design
+from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
 from worker.settings import Settings, masked_url
 
 log = logging.getLogger(__name__)
 
-SMALL_INDEX_DOCUMENTS = 10_000_000
-"""Up to here the 6 tables are cheapest; above, their prefixes of 21 bits meet too many candidates."""
 RETRIES = 2
 
 
 def configured_profile(settings: Settings) -> Profile:
-    """The profile that the settings name.
+    """The profile that the settings name, or whose file they name.
 
     Raises:
-        SettingsError: there is none of that name.
+        SettingsError: there is none of that name, the file says nothing that can be, or its extractor is not installed.
     """
     try:
-        return find_profile(settings.profile)
+        name = settings.profile
+        profile = read_profile(Path(name)) if name.endswith(SUFFIX) else find_profile(name)
+        require_extractor(profile.extractor)
+        return profile
     except ProfileError as error:
         raise SettingsError(f"profile: {error}") from error
 
@@ -44,14 +49,18 @@ def configured_design(settings: Settings, profile: Profile) -> Design:
         SettingsError: no such design, or one that does not reach the profile's k.
     """
     name = settings.design
-    if name == "auto":
-        name = "6" if settings.documents <= SMALL_INDEX_DOCUMENTS else "14"
     try:
+        if name == "auto":
+            return automatic_design(profile.k, profile.bits, settings.documents)
         design = find_design(name, profile.bits)
     except DesignError as error:
         raise SettingsError(f"design: {error}") from error
     if design.k < profile.k:
-        raise SettingsError(f"design: {name} guarantees {design.k} bits, profile {profile.name} needs {profile.k}")
+        fitting = design_for(profile.k, profile.bits).name
+        raise SettingsError(
+            f"design: {name} guarantees {design.k} bits, profile {profile.name} needs {profile.k}: {fitting} does, "
+            "and auto chooses it"
+        )
     return design
 
 

@@ -18,12 +18,13 @@ from rich.table import Table
 
 from simhash.errors import DesignError
 from simhash.evaluation import Truth, make_truth
-from simhash.profiles import PROFILES, Profile
+from simhash.profiles import Profile
 from simhash.tables import Design
 from simhash.tables import design as find_design
-from worker.assessment import Assessment, Bench, as_json, assess, design_for, with_common_substrings
+from worker.assessment import Assessment, Bench, as_json, assess, with_common_substrings
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.consumer import recipe
+from worker.designs import design_for
 from worker.errors import InputError, SettingsError
 from worker.evaluation import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
 from worker.settings import Settings
@@ -55,9 +56,9 @@ class Order:
 @click.option(
     "--profile",
     "profiles",
-    type=click.Choice(PROFILES),
+    metavar="NAME|FILE",
     multiple=True,
-    help="repeatable  [default: that of the settings]",
+    help="a profile's name, or the TOML file of one's own (repeatable)  [default: that of the settings]",
 )
 @click.option(
     "--k", "ks", type=click.IntRange(0, LARGEST_K), multiple=True, help="also at this Hamming distance (repeatable)"
