@@ -41,7 +41,7 @@ PATIENCE_SECONDS = 600.0
 class Sizes:
     """How many pages a run has, and how many runs there are."""
 
-    pages: int = 4_000
+    pages: int = 10_000
     runs: int = 3
 
 

@@ -2,11 +2,13 @@
 
 import kafka.errors as errors
 import pytest
+from kafka.partitioner.default import murmur2
 
 from tests.stream import Stream, json_page, until
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
 from worker.kafka import Session, Slot
 from worker.kafka.connect import translated
+from worker.records import Outgoing
 from worker.settings import load
 
 
@@ -14,6 +16,11 @@ from worker.settings import load
 def slot_settings(tmp_path, monkeypatch, name):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return load({"group_id": name})
+
+
+def settings_of(stream):
+    prefix = "SIMHASH_DEDUP_"
+    return load({n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)})
 
 
 def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_settings):
@@ -64,13 +71,31 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(0, "a page")])
-    prefix = "SIMHASH_DEDUP_"
-    flags = {n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)}
-    session = Session(load(flags), name)
+    session = Session(settings_of(stream), name)
     try:
         (gained,) = until(lambda: session.poll(0.5, 10).gained, "an assignment")
         session.seek({gained.partition: 1000})
         with pytest.raises(PositionRewound, match="index rewind"):
-            until(lambda: session.poll(0.5, 10).records, "records out of nowhere")
+            until(lambda: session.poll(0.5, 10).received, "records out of nowhere")
     finally:
         session.close()
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_server, redis_server, name, alike):
+    """Whoever joins pages with verdicts finds both in partitions of one number; else the key decides."""
+    pages = Stream(f"{name}-in", kafka_server.bootstrap_servers, redis_server.url, partitions=3)
+    pages.create()
+    partitions = 3 if alike else 2
+    verdicts = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions, pages.input_topic)
+    verdicts.create()
+    session = Session(settings_of(verdicts), name)
+    keys = [f"https://example.org/{n}".encode() for n in range(12)]
+    try:
+        out = [Outgoing(verdicts.verdict_topic, key, b"{}", [], n % 3) for n, key in enumerate(keys)]
+        session.send(out, {}, lambda step: None)
+    finally:
+        session.close()
+    found = {row.key: row.partition for row in verdicts.committed()}
+    expected = {key: n % 3 if alike else (murmur2(key) & 0x7FFFFFFF) % 2 for n, key in enumerate(keys)}
+    assert found == expected

@@ -26,14 +26,14 @@ def dead_letter(
     """
     reasons = _reasons(rejection)
     kept = [header for header in headers if not header[0].startswith(PREFIX)]
-    whole = Outgoing(topic, key, value, kept + reasons)
+    whole = Outgoing(topic, key, value, kept + reasons, rejection.source.partition)
     if key is None and value is None:
         # The client cannot send a record with neither; the letter says what it was.
         return whole._replace(value=b"", headers=[*whole.headers, (PREFIX + "value", b"null")])
     without_value = whole._replace(value=_digest(value), headers=[*whole.headers, *_said("value", value)])
     without_headers = without_value._replace(headers=reasons + _said("value", value))
     for letter in (whole, without_value, without_headers):
-        if _size(letter) <= limit:
+        if record_size(letter.key, letter.value, letter.headers) <= limit:
             return letter
     return without_headers._replace(key=_digest(key), headers=[*without_headers.headers, *_said("key", key)])
 
@@ -67,11 +67,7 @@ def _digest(data: bytes | None) -> bytes | None:
     return f"{len(data)} bytes, xxh3_128 {xxhash.xxh3_128_hexdigest(data)}".encode()
 
 
-def _size(record: Outgoing) -> int:
-    headers = sum(len(name.encode()) + len(value or b"") + 10 for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers + RECORD_OVERHEAD_BYTES
-
-
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """About the bytes that a record takes in a topic, never less."""
-    return _size(Outgoing("", key, value, headers))
+    sizes = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
+    return len(key or b"") + len(value or b"") + sizes + RECORD_OVERHEAD_BYTES

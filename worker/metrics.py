@@ -75,31 +75,29 @@ class Metrics:
 
     def _begin_at_zero(self) -> None:
         """Have all series from the start: a rate counts its first event, and no event is told from no worker."""
-        for verdict, kind in VERDICTS:
-            self._pages.labels(verdict, kind)
+        self._verdicts = {(verdict, kind): self._pages.labels(verdict, kind) for verdict, kind in VERDICTS}
+        self._stages = {stage: self._stage.labels(stage) for stage in STAGES}
         for stage in PAGE_STAGES:
             self._dead_letters.labels(stage)
-        for stage in STAGES:
-            self._stage.labels(stage)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage."""
         start = perf_counter()
         yield
-        self._stage.labels(name).observe(perf_counter() - start)
+        self._stages[name].observe(perf_counter() - start)
 
     def prepared(self, pages: Iterable[Prepared]) -> None:
         """Count what preparing took."""
         for page in pages:
-            for stage, seconds in page.seconds._asdict().items():
-                self._stage.labels(stage).observe(seconds)
+            for stage, seconds in zip(PAGE_STAGES, page.seconds, strict=True):
+                self._stages[stage].observe(seconds)
 
     def judged(self, pages: Iterable[Judged]) -> None:
         """Count verdicts."""
         for page in pages:
             match = page.verdict.match
-            self._pages.labels(page.verdict.verdict, match.kind if match else "").inc()
+            self._verdicts[page.verdict.verdict, match.kind if match else ""].inc()
             self._candidates.observe(page.candidates)
             if match:
                 self._distance.observe(match.distance)

@@ -7,22 +7,14 @@ not become a dead letter any more, and a batch that cannot be sent would be read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from simhash.errors import PageError
 from worker.deadletter import dead_letter, record_size
 from worker.fingerprinters import Outcome
 from worker.judge import Judged, Prepared, Rejected, rejected
-from worker.records import Headers, Outgoing, RawRecord
+from worker.records import Outgoing, Received
 from worker.settings import Settings
 from worker.verdict import encode
-
-
-class Received(NamedTuple):
-    """A record with its headers."""
-
-    record: RawRecord
-    headers: Headers
 
 
 class Outbox:
@@ -53,9 +45,10 @@ class Outbox:
     def verdict(self, received: Received, judged: Judged) -> Iterator[Outgoing]:
         """The verdict on a record, and the record itself where unique pages are wanted."""
         settings, (record, headers) = self._settings, received
-        yield Outgoing(settings.verdict_topic, record.key, encode(judged.verdict), headers)
+        partition = record.source.partition
+        yield Outgoing(settings.verdict_topic, record.key, encode(judged.verdict), headers, partition)
         if settings.unique_topic and judged.verdict.verdict == "unique":
-            yield Outgoing(settings.unique_topic, record.key, record.value, headers)
+            yield Outgoing(settings.unique_topic, record.key, record.value, headers, partition)
 
 
 def _too_large(page: Prepared, message: str) -> Rejected:

@@ -19,8 +19,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -36,13 +36,14 @@ from worker.errors import (
     SessionLost,
     WorkerError,
 )
-from worker.fingerprinters import Fingerprinters, Outcome, Pending
+from worker.fingerprinters import Fingerprinters, Outcome
+from worker.inflight import Batch, Item, by_bytes, first_offsets, partition_of
 from worker.judge import Judged, Prepared, Rejected, judge
 from worker.kafka import Assigned, Polled, Session
 from worker.metrics import Metrics
-from worker.outbox import Outbox, Received
+from worker.outbox import Outbox
 from worker.progress import Progress
-from worker.records import Headers, Outgoing, RawRecord, Source
+from worker.records import Outgoing, Source
 from worker.settings import Settings
 from worker.status import Status
 
@@ -65,30 +66,6 @@ DRAIN_SECONDS = 5.0
 
 class _Stopped(Exception):
     """Asked to stop while waiting for the index."""
-
-
-@dataclass
-class Batch:
-    """Records on their way through the loop."""
-
-    records: Sequence[RawRecord]
-    headers: Mapping[Source, Headers]
-    pending: Pending
-    lost: set[Partition] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._by_source = {record.source: record for record in self.records}
-
-    def received(self, outcome: Outcome) -> Received:
-        """The record that an outcome is of, with its headers."""
-        return Received(self._by_source[outcome.source], self.headers[outcome.source])
-
-    def owned(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """What belongs to partitions that have stayed ours since these records were polled.
-
-        A partition that was lost and came back does not count: its records will be polled again.
-        """
-        return [outcome for outcome in outcomes if _partition(outcome.source) not in self.lost]
 
 
 @dataclass(frozen=True)
@@ -199,7 +176,7 @@ class Pipeline:
             timeout = 0.0 if self._under_way else IDLE_POLL_SECONDS
             polled = self._session.poll(timeout, self._settings.batch_pages)
             self._absorb(polled)
-            if not polled.records:
+            if not polled.received:
                 return
 
     def _stay_in_group(self) -> None:
@@ -218,9 +195,10 @@ class Pipeline:
             self._unchecked.append(gained)
             self._parts.status.ready(assigned=True)
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
-        for records in _by_bytes(polled.records, self._settings.batch_bytes):
+        for received in by_bytes(polled.received, self._settings.batch_bytes):
             self._parts.on_step("polled")
-            self._under_way.append(Batch(records, polled.headers, self._parts.fingerprinters.submit(records)))
+            pending = self._parts.fingerprinters.submit([each.record for each in received])
+            self._under_way.append(Batch(received, pending))
 
     def _drop(self, lost: frozenset[Partition]) -> None:
         """Another worker reads these partitions now, from their committed offset."""
@@ -241,30 +219,30 @@ class Pipeline:
         self._with_index(self._check_positions)
         batch = self._under_way[0]
         self._parts.on_step("prepared")
-        outcomes = batch.owned([self._outbox.fitting(batch.received(o), o) for o in batch.pending.results()])
-        self._refuse_chance(outcomes)
-        judged = self._with_index(lambda: self._judge(batch, outcomes))
-        outcomes = batch.owned(outcomes)
+        items = batch.owned(Item(each.received, self._outbox.fitting(*each)) for each in batch.items())
+        self._refuse_chance(items)
+        judged = self._with_index(lambda: self._judge(batch.owned(items)))
+        items = batch.owned(items)
         self._parts.on_step("judged")
-        self._commit(batch, outcomes, judged)
+        self._commit(items, judged)
         self._under_way.popleft()
         self._pause_seconds = 0.0
 
-    def _judge(self, batch: Batch, outcomes: Sequence[Outcome]) -> dict[Source, Judged]:
-        pages = [o for o in batch.owned(outcomes) if isinstance(o, Prepared)]
+    def _judge(self, items: Sequence[Item]) -> dict[Source, Judged]:
+        pages = [each.outcome for each in items if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stage("index"):
             judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
-    def _commit(self, batch: Batch, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
+    def _commit(self, items: Sequence[Item], judged: Mapping[Source, Judged]) -> None:
         outgoing: list[Outgoing] = []
         offsets: dict[Partition, int] = {}
-        for outcome in outcomes:
-            received, partition = batch.received(outcome), _partition(outcome.source)
+        for received, outcome in items:
             if isinstance(outcome, Rejected):
                 outgoing.append(self._outbox.letter(received, outcome))
             else:
                 outgoing += self._outbox.verdict(received, judged[outcome.source])
+            partition = partition_of(outcome.source)
             offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
         if not offsets:
             return
@@ -272,7 +250,7 @@ class Pipeline:
             self._session.send(outgoing, offsets, self._parts.on_step)
         self._parts.on_step("committed")
         self._committed |= offsets
-        self._count(outcomes, judged)
+        self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
         metrics = self._parts.metrics
@@ -285,11 +263,11 @@ class Pipeline:
 
     # Checks ------------------------------------------------------------------------------------------------------
 
-    def _refuse_chance(self, outcomes: Sequence[Outcome]) -> None:
+    def _refuse_chance(self, items: Sequence[Item]) -> None:
         """A page that failed by chance only now, but is in the index from before, must not become a dead letter."""
-        for outcome in outcomes:
+        for _, outcome in items:
             if isinstance(outcome, Rejected) and outcome.by_chance:
-                position = Position(_partition(outcome.source), outcome.source.offset)
+                position = Position(partition_of(outcome.source), outcome.source.offset)
                 if self._with_index(partial(self._parts.index.journalled, position)):
                     raise BatchAborted(f"{position} {outcome.message}, but was judged before: it is read again")
 
@@ -332,10 +310,7 @@ class Pipeline:
 
     def _read_again(self) -> None:
         """Go back to the first record under way in each partition."""
-        first: dict[Partition, int] = {}
-        for batch in self._under_way:
-            for record in batch.records:
-                first.setdefault(_partition(record.source), record.source.offset)
+        first = first_offsets(self._under_way)
         self._under_way.clear()
         self._session.seek({p: max(offset, self._committed.get(p, offset)) for p, offset in first.items()})
 
@@ -377,24 +352,6 @@ class Pipeline:
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
-
-
-def _by_bytes(records: Sequence[RawRecord], limit: int) -> Iterator[list[RawRecord]]:
-    """Runs of records of about `limit` bytes."""
-    run: list[RawRecord] = []
-    size = 0
-    for record in records:
-        if run and size >= limit:
-            yield run
-            run, size = [], 0
-        run.append(record)
-        size += len(record.value or b"")
-    if run:
-        yield run
-
-
-def _partition(source: Source) -> Partition:
-    return Partition(source.topic, source.partition)
 
 
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:

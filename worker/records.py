@@ -49,10 +49,22 @@ class RawRecord(NamedTuple):
     page: Page | None = None
 
 
+class Received(NamedTuple):
+    """A record of a topic, with its headers."""
+
+    record: RawRecord
+    headers: Headers
+
+
 class Outgoing(NamedTuple):
-    """A record to send."""
+    """A record to send.
+
+    Attributes:
+        partition: the one that its page came from; it goes to the same, where the topic has as many as the input.
+    """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
+    partition: int

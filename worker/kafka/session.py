@@ -25,7 +25,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from simhash.index import Partition
 from worker.errors import PositionRewound
 from worker.kafka.connect import client_options, translated
-from worker.records import Headers, Outgoing, RawRecord, Source
+from worker.records import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 
 PRODUCER_BATCH_BYTES = 256 << 10
@@ -48,14 +48,12 @@ class Polled:
     """What a poll brought.
 
     Attributes:
-        records: of partitions this worker owns, in order of their offsets.
-        headers: of each record, by its source.
+        received: records of partitions this worker owns, in order of their offsets.
         gained: partitions to check before their records are used.
         lost: partitions that are another worker's now: drop what is left of them.
     """
 
-    records: Sequence[RawRecord]
-    headers: Mapping[Source, Headers]
+    received: Sequence[Received]
     gained: Sequence[Assigned]
     lost: frozenset[Partition]
 
@@ -106,10 +104,8 @@ class Session:
             self._rebalances.gained.clear()
             self._rebalances.lost.clear()
         owned = self._consumer.assignment()
-        rows = [row for tp, rows in found.items() if tp in owned for row in rows]
-        records = [RawRecord(_source(row), row.key, row.value) for row in rows]
-        headers = {_source(row): [(name, value or b"") for name, value in row.headers or []] for row in rows}
-        return Polled(records, headers, gained, lost)
+        received = [_received(row) for tp, rows in found.items() if tp in owned for row in rows]
+        return Polled(received, gained, lost)
 
     def send(
         self,
@@ -184,10 +180,25 @@ class Session:
 
     def _send_all(self, outgoing: Sequence[Outgoing]) -> None:
         """Send, and have every send confirmed."""
-        futures = [self._producer.send(o.topic, key=o.key, value=o.value, headers=o.headers) for o in outgoing]
+        alike = {topic: self._as_many_partitions(topic) for topic in {o.topic for o in outgoing}}
+        futures = [
+            self._producer.send(
+                o.topic, key=o.key, value=o.value, headers=o.headers, partition=o.partition if alike[o.topic] else None
+            )
+            for o in outgoing
+        ]
         self._producer.flush(timeout=SEND_SECONDS)
         for future in futures:
             future.get(timeout=SEND_SECONDS)
+
+    def _as_many_partitions(self, topic: str) -> bool:
+        """Whether a topic has as many partitions as the input: then a verdict goes where its page came from.
+
+        So consumers that join pages with verdicts find both in partitions of one number, whatever partitioner the
+        fetcher's client uses. Otherwise the key decides, by the hash that Kafka's own clients use.
+        """
+        pages = self._consumer.partitions_for_topic(self._settings.input_topic)
+        return pages is not None and len(self._producer.partitions_for(topic)) == len(pages)
 
 
 class Slot:
@@ -219,8 +230,10 @@ class Slot:
         os.close(self._lock)
 
 
-def _source(row: Any) -> Source:
-    return Source(row.topic, row.partition, row.offset, row.timestamp)
+def _received(row: Any) -> Received:
+    source = Source(row.topic, row.partition, row.offset, row.timestamp)
+    headers = [(name, value or b"") for name, value in row.headers] if row.headers else []
+    return Received(RawRecord(source, row.key, row.value), headers)
 
 
 def _producer_options(settings: Settings, transactional_id: str) -> dict[str, Any]:
