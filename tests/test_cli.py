@@ -1,5 +1,6 @@
 """The command as its users meet it: processes, exit codes, one clear line for what is wrong, nothing left."""
 
+import io
 import json
 import os
 import signal
@@ -12,11 +13,14 @@ from random import Random
 
 import pytest
 import redis
+from rich.console import Console
 
+import worker.cli.file as file_command
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
 from worker.embedded import embedded_redis
+from worker.files import Summary
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(400, Random(3)))]
 SECRET = "sesame"
@@ -126,6 +130,14 @@ def test_the_summary_is_shown_and_quiet_shows_nothing(pages, tmp_path):
     for word in ("unique", "duplicates, near", "bits apart", "pages/s", "verdicts:", "unique pages:"):
         assert word in done.stderr
     assert run("file", pages, "--out", tmp_path / "out", "--quiet").stderr == ""
+
+
+def test_progress_is_told_line_by_line_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(file_command, "LINE_SECONDS", 0.0)
+    console = Console(file=io.StringIO())
+    with file_command._progress([], console) as update:
+        update(Summary(pages=1200, seconds=2.0))
+    assert console.file.getvalue() == "judging: 1,200 pages, 600/s\n"
 
 
 def test_verdicts_appear_while_the_input_is_still_open():

@@ -19,11 +19,12 @@ from simhash.tables import design
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.errors import InputError
-from worker.files import Bench, Outputs, Places, run_files
+from worker.files import Bench, Outputs, Places, Summary, run_files
 from worker.fingerprinters import Fingerprinters
 from worker.inputs import open_input
 from worker.judge import Recipe
 from worker.page import Limits
+from worker.verdict import Match, SourceFields, Verdict
 
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
@@ -154,3 +155,20 @@ def test_an_output_that_cannot_be_written_is_said(bench, places, tmp_path, name)
         run(bench, replace(places, **{name: Path("/dev/full")}), path)
     with pytest.raises(InputError, match=r"cannot write .*/none/x: No such file or directory"):
         Outputs(replace(places, **{name: tmp_path / "none" / "x"}))
+
+
+@pytest.mark.parametrize(
+    ("distances", "kept"),
+    [([5], [5]), ([5, 5, 5, 5], [5, 5, 5]), ([5, 5, 5, 2, 4, 1], [5, 2, 4]), ([1, 2, 3, 4], [1, 2, 3])],
+)
+def test_three_example_pairs_are_kept_of_different_distances_where_there_are_such(distances, kept):
+    summary = Summary()
+    for distance in distances:
+        summary.count(near(distance))
+    assert [verdict.match.distance for verdict in summary.examples] == kept
+
+
+def near(distance):
+    match = Match("http://a/", None, distance, "near", False, None, 1)
+    source = SourceFields("pages", 0, 0, 0)
+    return Verdict("http://b/", None, "duplicate", match, None, None, "", 0, "", None, None, "", source)

@@ -70,10 +70,13 @@ class Summary:
             self._exemplify(verdict)
 
     def _exemplify(self, verdict: Verdict) -> None:
-        """Keep examples of different distances: the first of each, as far as there are."""
+        """Keep a few examples, of different distances as far as there are."""
         distances = [v.match.distance for v in self.examples if v.match]
-        if verdict.match and verdict.match.distance not in distances and len(self.examples) < EXAMPLES:
+        repeated = [n for n, distance in enumerate(distances) if distance in distances[:n]]
+        if len(self.examples) < EXAMPLES:
             self.examples.append(verdict)
+        elif repeated and verdict.match and verdict.match.distance not in distances:
+            self.examples[repeated[0]] = verdict
 
     def figures(self) -> dict[str, object]:
         """All but the examples, by name."""

@@ -24,9 +24,9 @@ import zstandard
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from worker.cli.summary import say, show
 from worker.errors import WorkerError
 from worker.files import Summary
 from worker.kafka import ensure_topics
@@ -79,9 +79,9 @@ def main(pages: Path) -> None:
 def _run(pages: Path, settings: Settings, console: Console) -> None:
     try:
         for line in ensure_topics(settings, plans(settings, PARTITIONS), replication=1, dry_run=False):
-            _say(console, line)
+            say(line, console)
         sent = _send(settings, pages)
-        _say(console, f"sent: {sent:,} pages; starting {PROCESSES} worker processes")
+        say(f"sent: {sent:,} pages; starting {PROCESSES} worker processes", console)
         with _workers(settings) as workers:
             summary = _shown(settings, sent, workers, console)
         _finish(summary, console)
@@ -200,15 +200,7 @@ def _finish(summary: Summary, console: Console) -> None:
     """The same figures as a file run's, and example pairs."""
     summary.complete = True
     console.print()
-    table = Table(show_header=False, box=None)
-    for name, value in summary.figures().items():
-        if name not in ("complete", "skipped"):
-            table.add_row(name.replace("_", " "), f"{value:,.0f}" if isinstance(value, float) else str(value))
-    console.print(table)
-    for verdict in summary.examples:
-        if verdict.match:
-            _say(console, f"  {verdict.match.distance} bits apart:")
-            _say(console, f"    {verdict.url}\n    {verdict.match.url}")
+    show(summary, console)
 
 
 def _remove(settings: Settings) -> None:
@@ -221,10 +213,6 @@ def _remove(settings: Settings) -> None:
     for key in client.scan_iter(f"{settings.index_name}:*", count=1000):
         client.unlink(key)
     client.close()
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

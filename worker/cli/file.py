@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.summary import say, show
 from worker.consumer import recipe, stop_on_signals
 from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
@@ -39,6 +40,8 @@ NAMES = (
 )
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
 """Where a file run differs: files are mostly smaller than streams, and it has the machine to itself."""
+LINE_SECONDS = 5.0
+"""Between two lines of progress where there is no terminal."""
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -154,7 +157,27 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
 
 @contextmanager
 def _progress(inputs: list[Input], console: Console) -> Iterator[Callable[[Summary], None]]:
+    """A bar on a terminal; a line now and then where standard error is a file or a pipe."""
     total = None if any(each.total is None for each in inputs) else sum(each.total or 0 for each in inputs)
+    if console.is_terminal:
+        with _bar(inputs, total, console) as update:
+            yield update
+        return
+    told = time.monotonic()
+
+    def tell(summary: Summary) -> None:
+        nonlocal told
+        if time.monotonic() - told < LINE_SECONDS:
+            return
+        told = time.monotonic()
+        done = f"{sum(each.done() for each in inputs) / total:.0%}, " if total else ""
+        say(f"judging: {done}{summary.pages:,} pages, {summary.pages_per_second:,.0f}/s", console)
+
+    yield tell
+
+
+@contextmanager
+def _bar(inputs: list[Input], total: int | None, console: Console) -> Iterator[Callable[[Summary], None]]:
     columns = (
         TextColumn("judging"),
         BarColumn(),
@@ -174,34 +197,9 @@ def _progress(inputs: list[Input], console: Console) -> Iterator[Callable[[Summa
 
 
 def _show(summary: Summary, places: Places, console: Console) -> None:
-    console.print(_table(summary))
-    for verdict in summary.examples:
-        if verdict.match:
-            console.print(f"  {verdict.match.distance} bits apart:", highlight=False)
-            console.print(f"    {verdict.url}\n    {verdict.match.url}", markup=False, highlight=False, soft_wrap=True)
-    _say("verdicts", places.verdicts or "standard output", console)
+    show(summary, console)
+    say(f"verdicts: {places.verdicts or 'standard output'}", console)
     if places.unique:
-        _say("unique pages", places.unique, console)
+        say(f"unique pages: {places.unique}", console)
     if summary.rejected:
-        _say("rejected", places.rejected or "not written (--rejected-out)", console)
-
-
-def _say(what: str, where: object, console: Console) -> None:
-    console.print(f"{what}: {where}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _table(summary: Summary) -> Table:
-    table = Table(show_header=False, box=None)
-    rows = {
-        "pages": summary.pages,
-        "unique": summary.unique,
-        "duplicates, exact": summary.duplicates_exact,
-        "duplicates, near": summary.duplicates_near,
-        "of these, same URL again": summary.same_url,
-        "rejected": summary.rejected,
-        "skipped (no pages)": summary.skipped,
-        "pages/s": round(summary.pages_per_second),
-    }
-    for name, value in rows.items():
-        table.add_row(name, f"{value:,}")
-    return table
+        say(f"rejected: {places.rejected or 'not written (--rejected-out)'}", console)

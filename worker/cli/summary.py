@@ -1,0 +1,45 @@
+"""The summary of a run as people read it: the figures, and a few pairs that were found."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from worker.files import Summary
+from worker.verdict import Verdict
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print the figures and the example pairs."""
+    console.print(_figures(summary))
+    for verdict in summary.examples:
+        say(_pair(verdict), console)
+
+
+def say(text: str, console: Console) -> None:
+    """Print text as it is: URLs hold what looks like markup, and are not to be broken into lines."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _figures(summary: Summary) -> Table:
+    table = Table(show_header=False, box=None)
+    rows = {
+        "pages": summary.pages,
+        "unique": summary.unique,
+        "duplicates, exact": summary.duplicates_exact,
+        "duplicates, near": summary.duplicates_near,
+        "of these, same URL again": summary.same_url,
+        "rejected": summary.rejected,
+        "skipped (no pages)": summary.skipped,
+        "pages/s": round(summary.pages_per_second),
+    }
+    for name, value in rows.items():
+        table.add_row(name, f"{value:,}")
+    return table
+
+
+def _pair(verdict: Verdict) -> str:
+    if verdict.match is None:
+        raise ValueError("a unique page is no example of a pair")
+    bits = verdict.match.distance
+    return f"  {bits} bit{'' if bits == 1 else 's'} apart:\n    {verdict.url}\n    {verdict.match.url}"
