@@ -1,0 +1,143 @@
+"""An index in a file: the rows of `index export`, and the rows by which pages are taken down. JSON, one a line.
+
+    index     first: the spec, the generation, and the state at the moment of the export
+    record    a representative, in rising order of `seq`
+    mark      the committed mark of a partition
+    journal   a decision that is not known to be committed
+    end       last: how many there were of each, so that a file that was cut off is recognised
+
+Every row names its kind in `row`. Fingerprints, verifiers, observations and answers are hex, most significant first, as
+in verdicts; a record's observation and digest are as short as the index keeps them (see `simhash.index.Record`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+EXPORT_FORMAT = 1
+"""Version of these rows; `format` beside it is that of the index, which a journal's answers depend on."""
+
+
+class Row(msgspec.Struct, frozen=True, tag_field="row"):
+    """What all rows are."""
+
+
+class IndexRow(Row, frozen=True, tag="index"):
+    """What the rows behind it are of.
+
+    Attributes:
+        export: `EXPORT_FORMAT`.
+        format, generation, profile, k ... capacity: as the index has them; `design` as `Design.describe` gives it;
+            `verifier_reach` null: no verifier.
+        seq: the last number given. Records, marks and journal are those of one moment.
+        documents: how many records there were at that moment.
+    """
+
+    export: int
+    format: int
+    generation: str
+    profile: dict[str, Any]
+    design: dict[str, Any]
+    reach: int
+    verifier_reach: int | None
+    verifier_bits: int
+    bands: int
+    bucket_bits: int
+    capacity: int
+    seq: int
+    documents: int
+
+
+class RecordRow(Row, frozen=True, tag="record"):
+    """A representative.
+
+    Attributes:
+        fingerprint, verifier: hex; null for a page that has a digest only. Behind the verifier's own bits come its
+            band keys, as in verdicts.
+        observation: 16 hex digits, the first of the 32 in the page's verdict.
+        digest: "text:" or "raw:" and 16 hex digits, the first of the 32; all 32 where there is no fingerprint.
+    """
+
+    seq: int
+    inserted_ms: int
+    fingerprint: str | None
+    verifier: str | None
+    digest: str
+    observation: str
+    url: str
+    id: str | None
+    fetched_at: str | None
+
+
+class MarkRow(Row, frozen=True, tag="mark"):
+    """The offset before which all verdicts of a partition are committed."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class JournalRow(Row, frozen=True, tag="journal"):
+    """The decision on what stands at an offset: `observation` in full, `answer` as the index stores it."""
+
+    topic: str
+    partition: int
+    offset: int
+    observation: str
+    answer: str
+
+
+class EndRow(Row, frozen=True, tag="end"):
+    """How many rows there were of each kind."""
+
+    records: int
+    marks: int
+    journal: int
+
+
+AnyRow = IndexRow | RecordRow | MarkRow | JournalRow | EndRow
+
+
+class Takedown(msgspec.Struct, frozen=True):
+    """One record that was removed by an operator: who rebuilds an index from verdicts leaves it out.
+
+    Attributes:
+        at: milliseconds since the epoch.
+        seq: its number, in the generation it was removed from.
+        observation: 16 hex digits, the first of the 32 in its verdict: names the record in every generation.
+    """
+
+    url: str
+    at: int
+    seq: int
+    observation: str
+
+
+_encoder = msgspec.json.Encoder()
+_rows: msgspec.json.Decoder[AnyRow] = msgspec.json.Decoder(AnyRow)
+_takedowns = msgspec.json.Decoder(Takedown)
+
+
+def encoded(row: Row | Takedown) -> bytes:
+    """A row as one line, its line end included."""
+    return _encoder.encode(row) + b"\n"
+
+
+def decoded(line: bytes) -> AnyRow:
+    """The row of a line of an export.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _rows.decode(line)
+
+
+def decoded_takedown(line: bytes) -> Takedown:
+    """The takedown of a line.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _takedowns.decode(line)
