@@ -5,6 +5,11 @@
     ├── WidthError       fingerprints of unequal width cannot be compared
     ├── ProfileError     a profile that cannot be
     ├── DesignError      a permutation design that cannot be, or that does not reach k
+    ├── OrderError       keys that must ascend do not
+    ├── TableFault       compressed tables cannot be used
+    │   ├── BrokenBlock      a block's bytes are not what was written
+    │   ├── TableCorrupt     a file is damaged or cut off; the message names it and the place
+    │   └── TableMismatch    it holds something else than what is asked for
     └── IndexFault       the index refuses or cannot answer
         ├── IndexUnreachable     nobody answers there; try again later (`retriable`)
         ├── IndexMisconfigured   the server's settings would lose or bloat data
@@ -48,6 +53,35 @@ class ProfileError(SimhashError, ValueError):
 
 class DesignError(SimhashError, ValueError):
     """A permutation design that cannot be, or whose tables do not reach k."""
+
+
+class OrderError(SimhashError, ValueError):
+    """Keys that must ascend do not."""
+
+
+class TableFault(SimhashError):
+    """Compressed tables cannot be used."""
+
+
+class BrokenBlock(TableFault):
+    """The bytes of a block are not what was written.
+
+    Attributes:
+        block: its number among those handed in, from 0.
+    """
+
+    def __init__(self, block: int, reason: str) -> None:
+        super().__init__(block, reason)
+        self.block = block
+        self.reason = reason
+
+
+class TableCorrupt(TableFault):
+    """A file is damaged or cut off; the message names the file and the block or the part."""
+
+
+class TableMismatch(TableFault):
+    """Tables that hold something else than what is asked of them."""
 
 
 class IndexFault(SimhashError):

@@ -1,8 +1,8 @@
 """The native kernel: the one place that imports it, says whether it is in use and why not, and asks it.
 
 The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
-recipes of `TokenPairs` with a `MinHashSketch`. It is optional: where it was not built, or was built for another
-version, NumPy does the work.
+recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.compressed`. It is
+optional: where it was not built, or was built for another version, NumPy does the work.
 
 What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and the folded forms of
 Python's own `unicodedata` for characters that fold the same wherever they stand. A text with any other character (a
@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from simhash import segment
 from simhash.features import normalised_parts
 
-INTERFACE = 1
+INTERFACE = 2
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -40,7 +40,33 @@ class _Kernel(Protocol):
     def of_parts(self, parts: Iterator[str], limit: int) -> _Answer: ...
 
 
-class _Extension(Protocol):
+class BlockKernel(Protocol):
+    """The code of one compressed table; see `simhash.compressed.blocks`. Keys are the bytes of their array."""
+
+    def encode(self, keys: bytes) -> tuple[bytes, bytes, bytes]:
+        """Blocks of ascending keys: their bytes, sizes and checks; ValueError where they descend."""
+
+    def decode(self, data: bytes, sizes: bytes, checks: bytes, count: int) -> bytes:
+        """The keys of blocks; ValueError with a block's number and what is wrong with it."""
+
+    def near(self, data: bytes, sizes: bytes, checks: bytes, count: int, range_: bytes, reach: int) -> bytes:
+        """Of the same the keys between the first two of `range_`, within `reach` bits of its third."""
+
+
+class BlockFunctions(Protocol):
+    """What the extension has for compressed tables."""
+
+    def BlockKernel(self, width: int, block_keys: int, lengths: list[int]) -> BlockKernel:  # noqa: N802
+        """The kernel of one table's code."""
+
+    def gap_counts(self, keys: bytes, width: int) -> list[int]:
+        """How often each first differing bit occurs among ascending keys; ValueError where they descend."""
+
+    def sorted_keys(self, keys: bytes, words: int) -> bytes:
+        """Keys of so many words, ascending."""
+
+
+class _Extension(BlockFunctions, Protocol):
     INTERFACE: int
 
     def Characters(  # noqa: N802
@@ -93,6 +119,12 @@ def read(recipe: Recipe, text: str) -> Reading | None:
     answer = kernel.of_text(text, limit) if len(text) <= limit else None
     gate, verifier, digest, features = answer or kernel.of_parts(normalised_parts(text), limit)
     return Reading(gate, None if verifier is None else int.from_bytes(verifier), digest, features)
+
+
+def blocks() -> BlockFunctions | None:
+    """What the kernel does for compressed tables; None if it is not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found
 
 
 @cache

@@ -1,13 +1,18 @@
 //! The native kernel of `simhash.profiles`: a text's signature in one pass, bit for bit that of the NumPy path.
 //!
-//! `simhash/native.py` is its only caller. Tables of characters come from Python, so both paths have one truth.
+//! Beside it the blocks of `simhash.compressed`: ascending keys packed and unpacked, byte for byte as NumPy does it.
+//!
+//! `simhash/native.py` alone imports it. Tables of characters come from Python, so both paths have one truth.
 
+mod bits;
+mod blocks;
 mod characters;
 mod digest;
 mod gate;
 mod hashing;
 mod reading;
 mod sketch;
+mod tables;
 
 use characters::{Forms, Kinds};
 use pyo3::exceptions::PyValueError;
@@ -130,8 +135,10 @@ fn answer(signature: Signature) -> Answer {
 mod _native {
     #[pymodule_export]
     use super::{Characters, Kernel};
+    #[pymodule_export]
+    use crate::tables::{BlockKernel, gap_counts, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 1;
+    const INTERFACE: u32 = 2;
 }

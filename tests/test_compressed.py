@@ -1,0 +1,363 @@
+"""Compressed tables from the bits up: keys, codes, blocks and files; kernel and NumPy alike, against brute force."""
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simhash import native
+from simhash.compressed import keys as arrays
+from simhash.compressed.blocks import BlockCode, Encoded, check, encode_in_numpy, gap_counts
+from simhash.compressed.container import Container
+from simhash.compressed.huffman import canonical, code_lengths
+from simhash.compressed.sorting import KeyFile, merged
+from simhash.compressed.tables import TableFile, TableWriter
+from simhash.errors import BrokenBlock, OrderError, TableCorrupt, TableFault, TableMismatch, WidthError
+from simhash.hamming import first_difference
+from simhash.tables import NAMES, design
+
+WIDTHS = (8, 31, 64, 65, 96, 128, 256, 288)
+IDENTITY = b"sixteen bytes id"
+
+
+@pytest.fixture(params=["kernel", "numpy"])
+def path_taken(request, monkeypatch):
+    """Both ways to pack and unpack; without Rust there is but one."""
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "blocks", lambda: None)
+    elif reason := native.absence():
+        if shutil.which("cargo"):
+            pytest.fail(f"cargo is here, but the kernel is not: {reason}; install again (pip install --editable .)")
+        pytest.skip(f"no native kernel and no cargo to build it: {reason}")
+
+
+@st.composite
+def crowds(draw, of=WIDTHS):
+    """A width, and ascending fingerprints of it: some equal, some near, some far."""
+    width = draw(st.sampled_from(of))
+    random = Random(draw(st.integers(0, 2**32)))
+    values = [0, (1 << width) - 1][: draw(st.integers(0, 2))]
+    for _ in range(draw(st.integers(0, 60))):
+        if values and random.random() < 0.5:
+            values.append(random.choice(values) ^ random.choice([0, 1, 1 << random.randrange(width)]))
+        else:
+            values.append(random.getrandbits(width))
+    return width, sorted(values)
+
+
+def coded(width, values, block_keys):
+    """Values in blocks."""
+    keys = arrays.from_ints(values, width)
+    code = BlockCode(width, block_keys, canonical(code_lengths(gap_counts(keys, width).tolist())))
+    return code, code.encode(keys)
+
+
+def by_hand(width, values, block_keys, code):
+    """The blocks as section 3.2 of the paper describes them, a character a bit."""
+    blocks = []
+    for start in range(0, len(values), block_keys):
+        block = values[start : start + block_keys]
+        bits = f"{block[0]:0{width}b}"
+        for before, after in pairwise(block):
+            h = first_difference(before, after, width)
+            symbol = width if h is None else h
+            bits += f"{code.codes[symbol]:0{code.lengths[symbol]}b}"
+            bits += "" if h is None else f"{after:0{width}b}"[h + 1 :]
+        bits += "0" * (-len(bits) % 8)
+        blocks.append(int(bits, 2).to_bytes(len(bits) // 8))
+    return blocks
+
+
+def write_table(path, width, values, block_keys=4):
+    keys = arrays.from_ints(values, width)
+    writer = TableWriter(path, IDENTITY, width, len(keys), gap_counts(keys, width).tolist(), block_keys)
+    writer.add(keys[: len(keys) // 3])
+    writer.add(keys[len(keys) // 3 :])
+    writer.close()
+    return path
+
+
+# Keys --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [64, 128, 96])
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_are_permuted_as_numbers_are(name, bits):
+    random = Random(1)
+    values = [random.getrandbits(bits) for _ in range(20)]
+    keys = arrays.from_ints(values, bits)
+    for table in design(name, bits).tables:
+        moved = arrays.permuted(keys, table)
+        assert arrays.to_ints(moved, bits) == [table.permute(value) for value in values]
+        assert arrays.to_ints(arrays.restored(moved, table), bits) == values
+
+
+@given(crowds(), st.integers(0, 2**32))
+def test_arrays_are_sorted_searched_and_compared_as_numbers_are(crowd, seed):
+    width, values = crowd
+    random = Random(seed)
+    shuffled = random.sample(values, len(values))
+    ordered = arrays.in_order(arrays.from_ints(shuffled, width))
+    assert arrays.to_ints(ordered, width) == values
+    wanted = [*values, 0, random.getrandbits(width)]
+    for after in (False, True):
+        found = arrays.bound(ordered, arrays.from_ints(wanted, width), after)
+        assert found.tolist() == [sum(v < w or (after and v == w) for v in values) for w in wanted]
+
+
+def test_a_fingerprint_that_is_too_wide_is_refused():
+    with pytest.raises(WidthError):
+        arrays.from_ints([1 << 64], 64)
+    with pytest.raises(WidthError):
+        arrays.from_ints([-1], 64)
+
+
+@given(crowds(), st.integers(1, 32))
+def test_numbers_go_in_front_of_keys_and_off_again(crowd, front):
+    width, values = crowd
+    keys = arrays.from_ints(values, width)
+    numbers = [value & ((1 << front) - 1) for value in values]
+    both = arrays.joined(np.array(numbers, np.uint64), front, keys, width)
+    assert arrays.to_ints(both, front + width) == [n << width | v for n, v in zip(numbers, values, strict=True)]
+    assert arrays.to_ints(arrays.without_front(both, front, front + width), width) == values
+
+
+# Codes -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.one_of(st.just(0), st.integers(1, 2**40)), min_size=1, max_size=80))
+def test_a_code_is_complete_bounded_and_no_longer_than_it_must(counts):
+    lengths = code_lengths(counts)
+    used = [length for length in lengths if length]
+    assert [bool(length) for length in lengths] == [bool(count) for count in counts]
+    assert max(used, default=0) <= 12
+    if len(used) > 1:
+        assert sum(2**-length for length in used) == 1
+    frequent = sorted(zip(counts, lengths, strict=True), reverse=True)
+    assert all(a[1] <= b[1] for a, b in pairwise(pair for pair in frequent if pair[0]) if a[0] > b[0])
+
+
+@pytest.mark.parametrize("counts", [[5, 2, 1, 0], [1, 1, 2, 3, 5, 8, 13], [10, 10, 10, 10, 1]])
+def test_where_the_bound_does_not_bind_a_code_is_huffmans(counts):
+    weights = [(count, 0) for count in counts if count]
+    total = 0
+    while len(weights) > 1:
+        weights.sort()
+        total += weights[0][0] + weights[1][0]
+        weights = [*weights[2:], (weights[0][0] + weights[1][0], 0)]
+    assert sum(count * length for count, length in zip(counts, code_lengths(counts), strict=True)) == total
+
+
+def test_the_example_of_the_docstring():
+    assert code_lengths([5, 2, 1, 0]) == (1, 2, 2, 0)
+    assert canonical((1, 2, 2, 0)).codes == (0b0, 0b10, 0b11, 0)
+
+
+@pytest.mark.parametrize("lengths", [[1, 1, 1], [13], [2, 1, 1]])
+def test_lengths_that_no_code_has_are_refused(lengths):
+    with pytest.raises(ValueError, match="no code has the lengths"):
+        canonical(lengths)
+
+
+# Blocks ------------------------------------------------------------------------------------------------------------
+
+
+@given(crowds(), st.integers(1, 9))
+def test_blocks_are_the_papers_and_come_back(crowd, block_keys):
+    width, values = crowd
+    for kernel in (native.blocks, lambda: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "blocks", kernel)
+            code, blocks = coded(width, values, block_keys)
+            expected = by_hand(width, values, block_keys, code.code)
+            assert blocks.data == b"".join(expected)
+            assert blocks.sizes.tolist() == list(map(len, expected))
+            assert arrays.to_ints(code.decode(blocks, len(values)), width) == values
+
+
+def test_first_differences_are_those_of_numbers():
+    keys = arrays.from_ints([0b11011001, 0b11011011, 0b11011011], 8)
+    assert arrays.first_differences(keys, 8).tolist() == [6, 8]
+    assert gap_counts(keys, 8).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 1]
+
+
+@given(crowds(), st.integers(0, 2**32), st.integers(0, 20))
+def test_ranges_of_blocks_are_searched_alike(crowd, seed, reach):
+    width, values = crowd
+    random = Random(seed)
+    low, high = sorted(random.choice([*values, 0, random.getrandbits(width)]) for _ in range(2))
+    query = random.choice([low, high, random.getrandbits(width)])
+    expected = [v for v in values if low <= v <= high and (v ^ query).bit_count() <= reach]
+    for kernel in (native.blocks, lambda: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "blocks", kernel)
+            code, blocks = coded(width, values, 5)
+            found = code.near(blocks, len(values), arrays.from_ints((low, high, query), width), reach)
+            assert arrays.to_ints(found, width) == expected
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_descending_keys_are_refused(path_taken, width):
+    code, _ = coded(width, [1, 2, 3, 3, 9], 2)
+    for values in ([2, 1], [1, 2, 1], [1, 2, 3, 2], [1 << (width - 1), 1]):
+        with pytest.raises(OrderError, match="smaller than the one before"):
+            code.encode(arrays.from_ints(values, width))
+        with pytest.raises(OrderError, match="smaller than the one before"):
+            gap_counts(arrays.from_ints(values, width), width)
+
+
+def test_keys_of_another_distribution_are_refused(path_taken):
+    code, _ = coded(64, [1, 2, 3], 8)
+    with pytest.raises(OrderError, match="made for other keys"):
+        code.encode(arrays.from_ints([1, 1], 64))
+
+
+def test_a_writer_refuses_what_is_smaller_than_what_it_has(path_taken, tmp_path):
+    writer = TableWriter(tmp_path / "t", IDENTITY, 64, 3, [1] * 65, 2)
+    writer.add(arrays.from_ints([5, 6], 64))
+    with pytest.raises(OrderError, match="smaller than those before"):
+        writer.add(arrays.from_ints([4], 64))
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=40)
+@given(crowds((8, 64, 96)), st.data())
+def test_a_block_that_passes_its_check_and_is_none_is_refused_alike(crowd, data):
+    """Nobody writes such a block; whoever makes one must get the same error from both, or the same keys."""
+    width, values = crowd
+    if not values:
+        return
+    code, blocks = coded(width, values, 4)
+    broken = bytearray(blocks.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] ^= data.draw(st.integers(1, 255))
+    ends = np.cumsum(blocks.sizes).tolist()
+    checks = [check(bytes(broken[a:b])) for a, b in pairwise([0, *ends])]
+    outcomes = []
+    for kernel in (native.blocks, lambda: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "blocks", kernel)
+            reader = BlockCode(width, 4, code.code)
+            try:
+                found = reader.decode(Encoded(bytes(broken), blocks.sizes, np.array(checks, np.uint32)), len(values))
+                outcomes.append(arrays.to_ints(found, width))
+            except BrokenBlock as error:
+                outcomes.append(error.reason)
+    assert outcomes[0] == outcomes[1]
+
+
+# Files -------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(crowds(), st.integers(1, 9))
+def test_a_file_gives_back_its_keys_and_any_range_of_them(tmp_path_factory, crowd, block_keys):
+    width, values = crowd
+    path = write_table(tmp_path_factory.mktemp("t") / "t", width, values, block_keys)
+    table = TableFile(path, IDENTITY)
+    assert len(table) == len(values)
+    assert [key for chunk in table.chunks() for key in arrays.to_ints(chunk, width)] == values
+    edges = sorted({0, (1 << width) - 1, *values[::5]})
+    for low, high in [(edges[0], edges[-1]), *pairwise(edges), *zip(edges, edges, strict=True)]:
+        assert table.within(low, high, 0, width) == [value for value in values if low <= value <= high]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A file of a few blocks."""
+    random = Random(5)
+    values = sorted([random.getrandbits(64) for _ in range(18)] + [7, 7])
+    return write_table(tmp_path_factory.mktemp("small") / "small.sdt", 64, values, 4).read_bytes()
+
+
+def opened_and_read(path):
+    for _ in (table := TableFile(path, IDENTITY)).chunks():
+        pass
+    table.within(0, 2**64 - 1, 0, 64)
+
+
+def test_every_flipped_byte_is_an_error_that_names_the_place(path_taken, small, tmp_path):
+    path = tmp_path / "flipped.sdt"
+    path.write_bytes(small)
+    whole = Container(path, 1, IDENTITY)
+    places = [whole.place(block) for block in range(whole.header.blocks)]
+    for at in range(len(small)):
+        for flip in (1, 0x80, 0xFF):
+            path.write_bytes(small[:at] + bytes([small[at] ^ flip]) + small[at + 1 :])
+            with pytest.raises(TableFault) as caught:
+                opened_and_read(path)
+            assert str(path) in str(caught.value)
+            for block, (begin, end) in enumerate(places):
+                if begin <= at < end:
+                    assert f"block {block} of {len(places)} (bytes {begin} to {end})" in str(caught.value)
+
+
+def test_every_truncation_is_an_error_that_names_the_place(small, tmp_path):
+    path = tmp_path / "cut.sdt"
+    path.write_bytes(small)
+    whole = Container(path, 1, IDENTITY)
+    places = [whole.place(block) for block in range(whole.header.blocks)]
+    for size in range(len(small)):
+        path.write_bytes(small[:size])
+        with pytest.raises(TableCorrupt) as caught:
+            opened_and_read(path)
+        assert str(path) in str(caught.value)
+        for block, (begin, end) in enumerate(places):
+            if begin <= size < end:
+                assert f"cut off within block {block} of {len(places)}" in str(caught.value)
+    path.write_bytes(small + b"\0")
+    with pytest.raises(TableCorrupt, match="1 bytes too many"):
+        opened_and_read(path)
+
+
+def test_a_file_of_another_table_is_refused(small, tmp_path):
+    path = tmp_path / "t.sdt"
+    path.write_bytes(small)
+    with pytest.raises(TableMismatch, match="another was put there"):
+        TableFile(path, b"another identity")
+
+
+def test_a_damaged_block_does_not_keep_others_from_being_read(small, tmp_path):
+    path = tmp_path / "t.sdt"
+    path.write_bytes(small)
+    begin, _ = Container(path, 1).place(3)
+    path.write_bytes(small[:begin] + bytes([small[begin] ^ 4]) + small[begin + 1 :])
+    table = TableFile(path)
+    assert table.within(7, 7, 7, 0) == [7, 7]
+    with pytest.raises(TableCorrupt, match="block 3 of 5"):
+        list(table.chunks())
+
+
+# Sorting -----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(st.lists(crowds((96,)), max_size=5), st.integers(1, 20))
+def test_merged_runs_are_all_keys_in_order(tmp_path_factory, crowds_, buffer_keys):
+    folder = tmp_path_factory.mktemp("runs")
+    runs = []
+    for number, (width, values) in enumerate(crowds_):
+        runs.append(KeyFile(folder / str(number), 2))
+        runs[-1].write([arrays.from_ints(values, width)])
+    found = [key for keys in merged(runs, buffer_keys) for key in arrays.to_ints(keys, 96)]
+    assert found == sorted(value for _, values in crowds_ for value in values)
+
+
+def test_merging_holds_no_more_than_it_may(tmp_path):
+    runs = []
+    for number in range(4):
+        runs.append(KeyFile(Path(tmp_path) / str(number), 1))
+        runs[-1].write([arrays.from_ints([number] * 10 + [7] * 1000, 64)])
+    assert max(map(len, merged(runs, 80))) <= 80
+
+
+def test_numpy_encodes_any_number_of_keys_at_once():
+    keys = arrays.in_order(np.random.default_rng(1).integers(0, 2**64, (5000, 1), np.uint64))
+    code = BlockCode(64, 512, canonical(code_lengths(gap_counts(keys, 64).tolist())))
+    assert encode_in_numpy(code, keys).data == code.encode(keys).data
