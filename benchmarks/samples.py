@@ -59,5 +59,27 @@ def entries(relation: Relation, count: int, first: int, random: Random) -> list[
 
 
 def made_up_url(number: int) -> str:
-    """A URL of `URL_BYTES` bytes."""
-    return f"https://www.example.com/archive/{number:012d}/".ljust(URL_BYTES - 5, "x") + ".html"
+    """A URL of `URL_BYTES` bytes, as a crawl has them: a host of some words, a path of some more, numbers in it.
+
+    Four in five are https, two in five have a `www.`; there are no more regularities than that to be packed away.
+    """
+    random = Random(number)
+    scheme = "https" if random.random() < 0.8 else "http"
+    host = f"{'www.' if random.random() < 0.4 else ''}{_word(random)}{_word(random)}.{random.choice(_DOMAINS)}"
+    path = random.choice(_PATHS).format(_word(random), number, random.randrange(2005, 2027), random.randrange(1, 13))
+    start, end = f"{scheme}://{host}/{path}", random.choice(_ENDINGS)
+    while len(start) + len(end) < URL_BYTES:
+        start += f"-{_word(random)}"
+    return start[: URL_BYTES - len(end)] + end
+
+
+_DOMAINS = ("com", "com", "com", "com", "org", "net", "de", "co.uk", "cn", "jp", "ru", "io")
+_PATHS = ("{0}/{1}", "{0}/{2}/{3:02d}/{1}", "{2}/{3:02d}/{0}", "{0}/{0}/{1}", "item/{1}/{0}", "{0}.php?id={1}&t={0}")
+_ENDINGS = ("", "/", ".html", ".htm", ".aspx", ".php")
+_SYLLABLES = tuple(
+    a + b for a in "bcdfghjklmnpqrstvwz" for b in ("a", "e", "i", "o", "u", "ar", "en", "in", "or", "es")
+)
+
+
+def _word(random: Random) -> str:
+    return "".join(random.choices(_SYLLABLES, k=random.randrange(1, 5)))

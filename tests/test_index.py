@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
+from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis import existing_index, open_index
 from simhash.tables import NAMES, design
@@ -251,10 +252,10 @@ def members(client, name):
 
 
 def expected_members(model):
-    """One a table for each fingerprint, one for each different band key of a fingerprint."""
-    rule = model.spec.relation
+    """One a table for each fingerprint, one for each different place of its band keys."""
+    rule, layout = model.spec.relation, Layout("", model.spec)
     stored = [(f, record) for f, record in model.scan() if f is not None]
-    bands = {(f, i, k) for f, r in stored for i, k in enumerate(rule.band_keys(r.verifier)) if k}
+    bands = {(f, i, layout.band_place(k)) for f, r in stored for i, k in enumerate(rule.band_keys(r.verifier)) if k}
     return len(rule.design.tables) * len({f for f, _ in stored}) + len(bands)
 
 

@@ -180,7 +180,7 @@ def _match(page: Prepared, decision: Duplicate) -> Match:
         url=record.url,
         id=record.id,
         distance=decision.distance,
-        kind="exact" if record.digest == page.signature.digest else "near",
+        kind="exact" if record.has_text_of(page.signature.digest) else "near",
         same_url=record.url == page.url,
         fetched_at=record.fetched_at,
         seq=record.seq,

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from simhash.errors import DesignError, WidthError
 from simhash.sketch import BAND_BITS
 from simhash.tables import Design
 
-FORMAT = 1
+FORMAT = 2
 """Version of the stored layout; an index of another format is refused."""
+STORED_BYTES = 8
+"""How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 
 
 class Partition(NamedTuple):
@@ -64,7 +66,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored page, called unique once: a representative."""
+    """A stored page, called unique once: a representative.
+
+    Two of its values are shortened, and cannot be copied into an `Entry`. They are compared only with those of pages
+    that match the record already, so 64 bits are enough: one such comparison in 1.8e19 is mistaken. The verdict of the
+    page has both in full.
+
+    Attributes:
+        observation: the first `STORED_BYTES` of the entry's.
+        digest: the entry's; where the page has a fingerprint, only the first `STORED_BYTES` of it (16 hex digits).
+    """
 
     seq: int
     inserted_ms: int
@@ -74,6 +85,27 @@ class Record:
     url: str
     id: str | None
     fetched_at: str | None
+
+    @classmethod
+    def of(cls, entry: Entry, seq: int, inserted_ms: int) -> Self:
+        """What is stored of `entry`."""
+        digest = entry.digest if entry.fingerprint is None else shortened(entry.digest)
+        observation = entry.observation[:STORED_BYTES]
+        return cls(seq, inserted_ms, observation, entry.verifier, digest, entry.url, entry.id, entry.fetched_at)
+
+    def is_of(self, entry: Entry) -> bool:
+        """Whether the record is of this very delivery of this page."""
+        return self.observation == entry.observation[:STORED_BYTES]
+
+    def has_text_of(self, digest: str) -> bool:
+        """Whether the record's page has the normalised text (or raw bytes) of this full digest."""
+        return digest.startswith(self.digest)
+
+
+def shortened(digest: str) -> str:
+    """The digest as records of pages with a fingerprint keep it."""
+    kind, _, digits = digest.partition(":")
+    return f"{kind}:{digits[: 2 * STORED_BYTES]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,71 +2,131 @@
 
     key                          type  holds
     ns:meta                      HASH  format, generation, the spec, seq (last given), documents
-    ns:t<i>:<top b bits, hex>    ZSET  scores 0; the rest of each fingerprint as table i permutes it: a sorted bucket
-    ns:b<i>:<top b bits, hex>    ZSET  scores 0; the rest of band key i and the fingerprint: a sorted bucket
-    ns:r:<top b bits, hex>       HASH  fingerprint -> its records, each behind two bytes of length
+    ns:t<i>:<top b bits, hex>    ZSET  fingerprints as table i permutes them: score bits b..p, member the bits behind p
+    ns:b<i>:<top b bits, hex>    ZSET  band keys i: score the next 7 bits of the key, member the fingerprint
+    ns:r:<top b bits, hex>       HASH  fingerprint -> its record, or its records
     ns:x:<top b bits, hex>       HASH  tagged digest -> record, for pages without a fingerprint
-    ns:log                       LIST  kind, seq, time and fingerprint or digest of each record, oldest first
+    ns:log                       LIST  fingerprint or tagged digest of each record, oldest first: one entry for each seq
     ns:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset
 
-    record   seq 6 | inserted ms 6 | observation 16 | verifier | tag 1 + digest 16 | msgpack [url, id, fetched]
+    record   seq 6 | inserted ms 6 | observation 8 | verifier | digest 8 | tail           of a fingerprint
+             seq 6 | inserted ms 6 | observation 8 | tail                                 of a tagged digest
+    records  255 | length 2 | record | length 2 | record ...                             two and more of a fingerprint
 
-Integers are big-endian. Members carry nothing but the rest of their key: a fingerprint names its record. The verifier
-has no bytes in a record of `ns:x`, or where the relation has none; its band keys are its last bytes.
-Bucket bits b are chosen so that a bucket holds 16 to 60 entries and stays one listpack, which is what makes the
-tables small: one key per full prefix would cost ten times as much, and a score cannot hold 64 bits.
+Integers are big-endian; the tail (URL, id, fetch time) is in `tail`. Members carry nothing but the rest of their key: a
+fingerprint names its record. A sorted set has each member once: where two entries of a bucket differ in their scores
+alone, the later one's member has its score in decimal behind it, which readers cut off. A verifier has no bytes where
+the relation has none; its band keys are its last bytes.
+
+Bucket bits b are chosen so that a bucket holds 16 to 60 entries and stays one listpack, which is what makes the tables
+small: one key per full prefix would cost ten times as much. A score is a double, exact for integers up to 53 bits: a
+whole fingerprint does not fit, bits b..p do, and an integer of up to 12 bits takes 2 or 3 bytes of a listpack.
+
+The last entry of the log is that of the last `seq` given, and none is missing: so an entry's number is its place, and
+need not be written. Who removes a record out of turn leaves its entry, which is passed over when it is the oldest.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
-from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
+from simhash.errors import DesignError
+from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
+from simhash.index.places import Column, Place, Places
+from simhash.index.tail import packed, unpacked
 from simhash.sketch import BAND_BITS
-from simhash.tables import Table
+from simhash.tables import Design, Table
 
 OBSERVATION_BYTES = 16
-DIGEST_BYTES = 17
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
+SEVERAL = b"\xff"
+"""How the records of a fingerprint begin when there are two and more; one begins with its seq, which is smaller."""
 ENTRIES_PER_BUCKET = 32
-"""Aim for b: 16 to 60 entries keep a bucket one listpack and ZRANGEBYLEX in it cheap."""
+"""Aim for b: 16 to 60 entries keep a bucket one listpack, and reading and writing it cheap."""
+MAX_SCORE_BITS = 53
+BAND_SCORE_BITS = 7
+"""Bits of a band key behind b: the most that a listpack holds in one byte. Of other keys that share b + 7 bits with a
+page's own, a bucket of 32 entries holds one in four: they are compared and found wanting."""
 
 _TAGS = {"text": b"t", "raw": b"r"}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
-_TAIL = msgspec.msgpack.Encoder()
-_TAIL_DECODER = msgspec.msgpack.Decoder(tuple[str, str | None, str | None])
+_json = msgspec.json.Encoder()
 
 
-def bucket_bits(capacity: int, shortest_prefix: int) -> int:
-    """b for `capacity` documents: log2(n / 32), at most the shortest prefix and 32 bits, at least 1."""
+def bucket_bits(capacity: int, design: Design) -> int:
+    """b for `capacity` documents: log2(n / 32), at most the shortest prefix and 32 bits, at least 1.
+
+    Raises:
+        DesignError: the prefixes are so long that what is behind b does not fit into a score.
+    """
     wanted = round(math.log2(max(capacity, 1) / ENTRIES_PER_BUCKET)) if capacity > ENTRIES_PER_BUCKET else 1
-    return max(1, min(wanted, shortest_prefix, 32))
+    longest = max(table.prefix for table in design.tables)
+    most = min(design.shortest_prefix, 32)
+    if longest - most > MAX_SCORE_BITS:
+        raise DesignError(f"design {design.name!r} has prefixes of {longest} bits: too long for an index in Redis")
+    return max(1, longest - MAX_SCORE_BITS, min(wanted, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of which sizes the entries of a table are, in bits: bucket, score and member follow each other in the permuted
+    fingerprint."""
+
+    bucket: int
+    score: int
+    member: int
+
+    @property
+    def score_digits(self) -> int:
+        """Decimal digits of the largest score."""
+        return len(str((1 << self.score) - 1))
+
+    @property
+    def member_bytes(self) -> int:
+        """Bytes of a member; one even where no bits are left for it."""
+        return max(1, math.ceil(self.member / 8))
 
 
 class Layout:
     """The bytes of one index: everything that follows from its name and spec."""
 
     def __init__(self, name: str, spec: IndexSpec) -> None:
-        design = spec.relation.design
         self.name = name
         self.spec = spec
         self.meta = f"{name}:meta"
         self.log = f"{name}:log"
-        self.fingerprint_bytes = math.ceil(design.bits / 8)
-        self.digits = math.ceil(spec.bucket_bits / 4)
-        self.rest_bits = design.bits - spec.bucket_bits
-        self.rest_bytes = math.ceil(self.rest_bits / 8)
-        relation = spec.relation
+        relation, b = spec.relation, spec.bucket_bits
+        self.bits = relation.design.bits
+        self.fingerprint_bytes = math.ceil(self.bits / 8)
+        self.digits = math.ceil(b / 4)
         verifier_bits = 0 if relation.verifier_reach is None else relation.verifier_bits + BAND_BITS * relation.bands
         self.verifier_bytes = verifier_bits // 8
-        self.band_rest_bytes = max(1, math.ceil((BAND_BITS - spec.bucket_bits) / 8))
-        self._rest_mask = (1 << self.rest_bits) - 1
+        self.band_shape = Shape(b, min(BAND_SCORE_BITS, BAND_BITS - b), self.bits)
+        self._tables = relation.design.tables
+        self._tail_at = 2 * STORED_BYTES + self.verifier_bytes
+        self._bands = [self._band_format(i) for i in range(relation.bands)]
+        self._no_band = b"-" * (len(self.band(0).encode()) + self.digits + self.band_shape.score_digits)
+        columns = [Column(self.records_start, self.digits)]
+        for i, shape in enumerate(map(self.shape, self._tables)):
+            columns.append(Column(self.table(i), self.digits, shape.score_digits, shape.member_bytes))
+        self.places = Places(columns, self.bits, self._numbers)
 
     # Keys ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def records_start(self) -> str:
+        """What the keys of records of fingerprints start with."""
+        return f"{self.name}:r:"
+
+    @property
+    def digests_start(self) -> str:
+        """What the keys of records of tagged digests start with."""
+        return f"{self.name}:x:"
 
     def journal(self, partition: Partition) -> str:
         """The journal of a partition."""
@@ -86,11 +146,11 @@ class Layout:
 
     def records(self, fingerprint: int) -> str:
         """The hash that holds the records of a fingerprint."""
-        return f"{self.name}:r:{self.bucket(fingerprint, self.spec.relation.design.bits)}"
+        return self.records_start + self.bucket(fingerprint, self.bits)
 
     def digests(self, digest: bytes) -> str:
         """The hash that holds the record of a tagged digest."""
-        return f"{self.name}:x:{self.bucket(int.from_bytes(digest[1:]), 128)}"
+        return self.digests_start + self.bucket(int.from_bytes(digest[1:]), 128)
 
     # Fingerprints --------------------------------------------------------------------------------------------------
 
@@ -98,48 +158,75 @@ class Layout:
         """A fingerprint as the field of its records."""
         return fingerprint.to_bytes(self.fingerprint_bytes)
 
-    def place(self, table: Table, fingerprint: int) -> tuple[str, bytes]:
-        """Bucket (hex) and member of a fingerprint in a table."""
-        permuted = table.permute(fingerprint)
-        return self.bucket(permuted, table.bits), (permuted & self._rest_mask).to_bytes(self.rest_bytes)
+    def shape(self, table: Table) -> Shape:
+        """How a table's permuted fingerprints are divided."""
+        return Shape(self.spec.bucket_bits, table.prefix - self.spec.bucket_bits, table.bits - table.prefix)
 
-    def band_place(self, key: int) -> tuple[str, bytes]:
-        """Bucket (hex; dashes: there is no key) and rest of a band key."""
+    def place(self, table: Table, fingerprint: int) -> tuple[str, int, bytes]:
+        """Bucket (hex), score and member of a fingerprint in a table."""
+        bucket, score, member = self._place(table, fingerprint)
+        return f"{bucket:0{self.digits}x}", score, member.to_bytes(self.shape(table).member_bytes)
+
+    def band_place(self, key: int) -> tuple[str, int] | None:
+        """Bucket (hex) and score of a band key; None when it is no key."""
         if not key:
-            return "-" * self.digits, bytes(self.band_rest_bytes)
-        rest = key & ((1 << (BAND_BITS - self.spec.bucket_bits)) - 1)
-        return self.bucket(key, BAND_BITS), rest.to_bytes(self.band_rest_bytes)
+            return None
+        score = key >> (BAND_BITS - self.spec.bucket_bits - self.band_shape.score)
+        return self.bucket(key, BAND_BITS), score & ((1 << self.band_shape.score) - 1)
 
-    def fingerprint_at(self, table: Table, bucket: str, member: bytes) -> int:
-        """The inverse of `place`."""
-        return table.restore(int(bucket, 16) << self.rest_bits | int.from_bytes(member))
+    def fingerprint_at(self, table: Table, bucket: str, score: int, member: bytes) -> int:
+        """The inverse of `place`; the member as it is stored, so perhaps with its score behind it."""
+        shape = self.shape(table)
+        own = int.from_bytes(member[: shape.member_bytes])
+        permuted = (int(bucket, 16) << shape.score | score) << shape.member | own
+        return table.restore(permuted)
+
+    def _place(self, table: Table, fingerprint: int) -> Place:
+        shape = self.shape(table)
+        permuted = table.permute(fingerprint)
+        head = permuted >> shape.member
+        return head >> shape.score, head & ((1 << shape.score) - 1), permuted & ((1 << shape.member) - 1)
+
+    def _numbers(self, fingerprint: int) -> list[Place]:
+        """The places of a fingerprint: of its records, and in each table."""
+        records = (fingerprint >> (self.bits - self.spec.bucket_bits), 0, 0)
+        return [records, *(self._place(table, fingerprint) for table in self._tables)]
 
     # Records -------------------------------------------------------------------------------------------------------
 
     def body(self, entry: Entry) -> bytes:
         """What is stored of a page, without the number and time that the index gives it."""
-        verifier = b""
-        if entry.fingerprint is not None and self.verifier_bytes:
-            verifier = (entry.verifier or 0).to_bytes(self.verifier_bytes)
-        tail = _TAIL.encode((entry.url, entry.id, entry.fetched_at))
-        return entry.observation + verifier + tagged(entry.digest) + tail
+        kind, _, digits = entry.digest.partition(":")
+        tail = packed(entry.url, entry.id, entry.fetched_at, kind == "raw")
+        own = entry.observation[:STORED_BYTES]
+        if entry.fingerprint is None:
+            return own + tail
+        verifier = (entry.verifier or 0).to_bytes(self.verifier_bytes) if self.verifier_bytes else b""
+        return b"%b%b%b%b" % (own, verifier, bytes.fromhex(digits[: 2 * STORED_BYTES]), tail)
 
-    def record(self, data: bytes, has_fingerprint: bool) -> Record:
-        """The record in `data`."""
+    def record(self, data: bytes, digest: str | None = None) -> Record:
+        """The record in `data`; `digest`: that of a page without a fingerprint, whose record does not repeat it."""
         seq, inserted = int.from_bytes(data[:6]), int.from_bytes(data[6:12])
-        at = 12 + OBSERVATION_BYTES
-        width = self.verifier_bytes if has_fingerprint else 0
-        verifier = int.from_bytes(data[at : at + width]) if width else None
-        digest = data[at + width : at + width + DIGEST_BYTES]
-        url, id_, fetched_at = _TAIL_DECODER.decode(data[at + width + DIGEST_BYTES :])
-        return Record(seq, inserted, data[12:at], verifier, untagged(digest), url, id_, fetched_at)
+        body = data[12:]
+        observation = body[:STORED_BYTES]
+        if digest is not None:
+            url, id_, fetched_at, _ = unpacked(body[STORED_BYTES:])
+            return Record(seq, inserted, observation, None, digest, url, id_, fetched_at)
+        url, id_, fetched_at, raw = unpacked(body[self._tail_at :])
+        verifier = body[STORED_BYTES : STORED_BYTES + self.verifier_bytes]
+        text = f"{'raw' if raw else 'text'}:{body[self._tail_at - STORED_BYTES : self._tail_at].hex()}"
+        return Record(
+            seq, inserted, observation, int.from_bytes(verifier) if verifier else None, text, url, id_, fetched_at
+        )
 
     def records_in(self, field: bytes) -> list[Record]:
-        """The records under one fingerprint."""
-        records, at = [], 0
+        """The records of one fingerprint."""
+        if not field.startswith(SEVERAL):
+            return [self.record(field)] if field else []
+        records, at = [], 1
         while at < len(field):
             (length,) = struct.unpack_from(">H", field, at)
-            records.append(self.record(field[at + 2 : at + 2 + length], has_fingerprint=True))
+            records.append(self.record(field[at + 2 : at + 2 + length]))
             at += 2 + length
         return records
 
@@ -150,53 +237,52 @@ class Layout:
         offset = entry.position.offset if entry.position else 0
         body = self.body(entry)
         kind = b"d" if entry.fingerprint is None else b"f"
-        head = struct.pack(">cH6sH", kind, partition, offset.to_bytes(OFFSET_BYTES), len(body)) + body
+        head = struct.pack(">cH6s16sH", kind, partition, offset.to_bytes(OFFSET_BYTES), entry.observation, len(body))
         if entry.fingerprint is None:
-            return head + self.bucket(int.from_bytes(tagged(entry.digest)[1:]), 128).encode()
-        design = self.spec.relation.design
-        parts = [head, self.key_of(entry.fingerprint), self.bucket(entry.fingerprint, design.bits).encode()]
-        for table in design.tables:
-            bucket, member = self.place(table, entry.fingerprint)
-            parts += bucket.encode(), member
-        for key in self.spec.relation.band_keys(entry.verifier):
-            bucket, rest = self.band_place(key)
-            parts += bucket.encode(), rest
-        return b"".join(parts)
+            digest = tagged(entry.digest)
+            return b"".join((head, body, digest, self.digests(digest).encode()))
+        key = self.key_of(entry.fingerprint)
+        return b"".join((head, body, key, self.places.packed(key), *self._band_places(entry.verifier)))
 
-    def answer(self, data: bytes, has_fingerprint: bool) -> Answer:
-        """The script's answer for one page."""
+    def answer(self, data: bytes, entry: Entry) -> Answer:
+        """The script's answer for a page."""
         candidates, kind = int.from_bytes(data[:4]), data[4:5]
         if kind == b"u":
             return Answer(Unique(int.from_bytes(data[5:])), candidates)
-        return Answer(Duplicate(data[5], self.record(data[6:], has_fingerprint)), candidates)
+        return Answer(
+            Duplicate(data[5], self.record(data[6:], entry.digest if entry.fingerprint is None else None)), candidates
+        )
 
-    def for_script(self) -> Mapping[str, object]:
-        """What the script must know of the layout."""
+    def for_script(self) -> bytes:
+        """What the script must know of the layout: JSON."""
         relation = self.spec.relation
-        places = f"c{self.digits}c{self.rest_bytes}" * len(relation.design.tables)
-        places += f"c{self.digits}c{self.band_rest_bytes}" * relation.bands
-        return {
-            "bits": relation.design.bits,
+        bands = "".join(
+            f"c{len(self.band(i).encode()) + self.digits}c{self.band_shape.score_digits}" for i in range(relation.bands)
+        )
+        return _json.encode({
+            "log": self.log,
+            "records": self.records_start,
+            "digests": self.digests_start,
+            "bits": self.bits,
             "reach": relation.reach,
             "verifier_reach": -1 if relation.verifier_reach is None else relation.verifier_reach,
             "verifier_bytes": self.verifier_bytes,
             "compared_bytes": self.verifier_bytes - relation.bands * BAND_BITS // 8,
-            "fingerprint_bytes": self.fingerprint_bytes,
-            "bands": [self.band(i) for i in range(relation.bands)],
-            "band_rest_bytes": self.band_rest_bytes,
             "bucket_bits": self.spec.bucket_bits,
             "bucket_digits": self.digits,
+            "prefixes": [table.prefix for table in self._tables],
             "radius": relation.design.radius,
-            "places": f">c{self.fingerprint_bytes}c{self.digits}{places}",
-            "rest_bytes": self.rest_bytes,
-            "tables": [self._table_for_script(i, table) for i, table in enumerate(relation.design.tables)],
-        }
+            "bands": [self.band(i) for i in range(relation.bands)],
+            "band_score_bits": self.band_shape.score,
+            "places": f">c{self.fingerprint_bytes}{self.places.struct}{bands}",
+        })  # fmt: skip
 
-    def _table_for_script(self, index: int, table: Table) -> Mapping[str, object]:
-        """Where the bits between b and p lie in a member, and both permutations as substrings (from 1)."""
-        padding = 8 * self.rest_bytes - self.rest_bits
-        fixed = padding + table.prefix - self.spec.bucket_bits
-        whole = table.prefix == self.spec.bucket_bits
+    def permutations(self) -> bytes:
+        """What the script needs for matches and removals only: for each table both permutations as substrings (from 1)
+        of a fingerprint in bits. JSON."""
+        return _json.encode([self._permutation(i, table) for i, table in enumerate(self._tables)])
+
+    def _permutation(self, index: int, table: Table) -> Mapping[str, object]:
         at = {}
         position = 1
         for block in table.blocks:
@@ -204,14 +290,24 @@ class Layout:
             position += block.width
         return {
             "key": self.table(index),
-            "whole_bucket": whole,
-            "range_bytes": min(fixed // 8, self.rest_bytes - 1),
-            "range_mask": 0 if fixed == 8 * self.rest_bytes else (1 << (8 - fixed % 8)) - 1,
-            "first_bit": padding,
-            "last_bit": fixed - 1,
             "permute": [[block.start + 1, block.end] for block in table.blocks],
             "restore": [at[start] for start in sorted(at)],
         }
+
+    def _band_format(self, index: int) -> str:
+        score = f"%0{self.band_shape.score_digits}d"
+        return f"{self.band(index).replace('%', '%%')}%0{self.digits}x{score}"
+
+    def _band_places(self, verifier: int | None) -> Iterator[bytes]:
+        """For each band key its key in Redis and its score, as text; dashes: there is no band key."""
+        shape = self.band_shape
+        to_bucket, to_score, mask = (
+            BAND_BITS - shape.bucket,
+            BAND_BITS - shape.bucket - shape.score,
+            (1 << shape.score) - 1,
+        )
+        for text, key in zip(self._bands, self.spec.relation.band_keys(verifier), strict=True):
+            yield (text % (key >> to_bucket, key >> to_score & mask)).encode() if key else self._no_band
 
 
 def tagged(digest: str) -> bytes:

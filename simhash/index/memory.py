@@ -135,7 +135,7 @@ class MemoryIndex:
 
     def _judge(self, entry: Entry, now: int) -> Answer:
         matches, candidates = self._matches(entry, now)
-        own = next((r for _, r in matches if r.observation == entry.observation), None)
+        own = next((r for _, r in matches if r.is_of(entry)), None)
         if own is not None:
             return Answer(Unique(own.seq), candidates)
         if matches:
@@ -185,9 +185,7 @@ class MemoryIndex:
 
     def _insert(self, entry: Entry, now: int) -> int:
         self._seq += 1
-        record = Record(
-            self._seq, now, entry.observation, entry.verifier, entry.digest, entry.url, entry.id, entry.fetched_at
-        )
+        record = Record.of(entry, self._seq, now)
         if entry.fingerprint is None:
             self._by_digest[entry.digest] = record
         else:

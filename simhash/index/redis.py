@@ -1,6 +1,6 @@
 """The index in Redis: one script call judges a batch, atomically.
 
-`layout` says what lies where; `check_and_insert.lua` is the judgement; this file opens an index, checks the server it
+`layout` says what lies where; the files of `script` are the judgement; this file opens an index, checks the server it
 lies on, and translates between entries and the script's bytes. Errors of the driver end here, as `IndexFault`s.
 """
 
@@ -29,7 +29,7 @@ from simhash.index.interface import (
     Relation,
     Retention,
 )
-from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits
+from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, untagged
 from simhash.tables import Table, described
 
 CALL_SECONDS = 0.005
@@ -37,7 +37,9 @@ CALL_SECONDS = 0.005
 MAX_CALL_PAGES = 100
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
-_SCRIPT = resources.files("simhash.index").joinpath("check_and_insert.lua").read_text(encoding="utf-8")
+_PARTS = ("call", "bits", "records", "retention", "judging", "journals", "batch")
+_FOLDER = resources.files("simhash.index").joinpath("script")
+_SCRIPT = "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in _PARTS)
 _json = msgspec.json.Encoder(order="sorted")
 
 
@@ -64,11 +66,10 @@ class RedisIndex:
     ) -> None:
         self._client: Any = client  # its types say "bytes or str" of every answer; ours are all bytes
         self._layout = Layout(name, spec)
-        self._generation = generation
         self._retention = retention
         self._clock = clock
         self._script: Any = client.register_script(_SCRIPT)
-        self._script_layout = dict(self._layout.for_script())
+        self._fixed = [generation, self._layout.for_script(), self._layout.permutations()]
         self._call_pages = MAX_CALL_PAGES // 4
 
     @property
@@ -136,8 +137,8 @@ class RedisIndex:
                     for record in layout.records_in(value):
                         yield int.from_bytes(field), record
             for key in self._client.scan_iter(f"{_escaped(layout.name)}:x:*", count=1000):
-                for value in self._client.hvals(key):
-                    yield None, layout.record(value, has_fingerprint=False)
+                for field, value in self._client.hgetall(key).items():
+                    yield None, layout.record(value, untagged(field))
 
     def ping(self) -> None:
         """See `Index.ping`."""
@@ -147,24 +148,23 @@ class RedisIndex:
     def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         numbers, partitions = self._partitions(entries, committed)
         pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
-        layout = self._script_layout | {
+        call = {
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),
             "expire_budget": EXPIRE_PER_PAGE * len(entries),
+            "partitions": partitions,
         }
-        arguments = [self._layout.name, self._generation, msgspec.json.encode(layout), partitions, *pages]
         with translated():
-            found = self._script(keys=[self._layout.meta], args=arguments)
-        return [self._layout.answer(a, e.fingerprint is not None) for a, e in zip(found, entries, strict=True)]
+            found = self._script(keys=[self._layout.meta], args=[*self._fixed, msgspec.json.encode(call), *pages])
+        return [self._layout.answer(a, e) for a, e in zip(found, entries, strict=True)]
 
     def _partitions(
         self, entries: Sequence[Entry], committed: Mapping[Partition, int]
-    ) -> tuple[dict[Partition, int], bytes]:
+    ) -> tuple[dict[Partition, int], list[tuple[str, int]]]:
         wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         numbers = {partition: number for number, partition in enumerate(wanted, start=1)}
-        rows = [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
-        return numbers, msgspec.json.encode(rows)
+        return numbers, [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
 
     def _adapt(self, pages: int, seconds: float) -> None:
         """Choose the next call's size so that it takes about CALL_SECONDS."""
@@ -185,8 +185,8 @@ class RedisIndex:
         flips = [1 << i for i in range(self.spec.bucket_bits)] if radius else []
         for number in [bucket, *(bucket ^ flip for flip in flips)]:
             name = f"{number:0{layout.digits}x}"
-            for member in self._client.zrange(layout.table(index) + name, 0, -1):
-                near = layout.fingerprint_at(table, name, member)
+            for member, score in self._client.zrange(layout.table(index) + name, 0, -1, withscores=True):
+                near = layout.fingerprint_at(table, name, int(score), member)
                 if ((near ^ fingerprint) & table.lead).bit_count() <= radius:
                     yield near
 
@@ -218,7 +218,7 @@ def open_index(
     """
     with translated():
         check_server(client)
-        spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design.shortest_prefix), capacity)
+        spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
         stored = _create(client, name, spec)
         found = _spec_of(stored, name)
         _refuse_differences(name, found, spec, adopt_design)
@@ -348,7 +348,10 @@ def _fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
 
 def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     if stored["format"] != str(FORMAT):
-        raise IndexMismatch(f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}")
+        raise IndexMismatch(
+            f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "
+            "rebuild it from the verdict topic, or start a new index under another name"
+        )
     verifier_reach = int(stored["verifier_reach"])
     relation = Relation(
         described(msgspec.json.decode(stored["design"])),

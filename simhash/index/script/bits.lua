@@ -1,0 +1,70 @@
+-- Bits -----------------------------------------------------------------------------------------------------------
+-- Permutations are needed here only for matches and removals, so they may be simple: a string of '0' and '1', of
+-- which blocks are substrings. A 64-bit number would not fit Lua's doubles.
+
+local bits_of, byte_of, tables
+
+local function prepare_bits()
+  bits_of, byte_of, tables = {}, {}, cjson.decode(ARGV[3])
+  for i = 0, 255 do
+    local text, rest = '', i
+    for _ = 1, 8 do
+      text = rest % 2 .. text
+      rest = (rest - rest % 2) / 2
+    end
+    bits_of[char(i)], byte_of[text] = text, char(i)
+  end
+end
+
+local function to_bits(bytes)
+  if not bits_of then prepare_bits() end
+  return (string.gsub(bytes, '.', bits_of))
+end
+
+local function to_bytes(bits)
+  return (string.gsub(string.rep('0', -#bits % 8) .. bits, '........', byte_of))
+end
+
+local function reorder(bits, runs)
+  local parts = {}
+  for i = 1, #runs do parts[i] = sub(bits, runs[i][1], runs[i][2]) end
+  return table.concat(parts)
+end
+
+-- A fingerprint as table i permutes it.
+local function permuted(i, fingerprint)
+  local bits = to_bits(fingerprint)
+  return reorder(sub(bits, #bits - layout.bits + 1), tables[i].permute)
+end
+
+-- The fingerprint that table i permutes into these leading bits and this member.
+local function restored(i, lead, member)
+  local rest = layout.bits - #lead
+  return to_bytes(reorder(lead .. (rest > 0 and sub(to_bits(member), -rest) or ''), tables[i].restore))
+end
+
+local function number_of(bits) return bits == '' and 0 or tonumber(bits, 2) end
+
+-- A whole number in decimal: Lua itself would write large ones with an exponent.
+local function text_of(number) return string.format('%.0f', number) end
+
+local hex = '%0' .. layout.bucket_digits .. 'x'
+
+-- The bucket that bits begin with.
+local function bucket_of(bits) return string.format(hex, number_of(sub(bits, 1, layout.bucket_bits))) end
+
+local ones = {[0] = 0}
+for i = 1, 255 do ones[i] = ones[(i - i % 2) / 2] + i % 2 end
+
+local function distance(a, b)
+  local sum = 0
+  for i = 1, #a, 4 do
+    local a1, a2, a3, a4 = byte(a, i, i + 3)
+    local b1, b2, b3, b4 = byte(b, i, i + 3)
+    sum = sum + ones[bxor(a1, b1)]
+    if a2 then sum = sum + ones[bxor(a2, b2)] end
+    if a3 then sum = sum + ones[bxor(a3, b3)] end
+    if a4 then sum = sum + ones[bxor(a4, b4)] end
+  end
+  return sum
+end

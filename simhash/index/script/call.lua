@@ -1,0 +1,40 @@
+-- Judge a batch of pages, in order, in one atomic step; store those that match nothing.
+--
+-- The script is made of the files of this folder, one behind the other: call (this), bits, records, retention, judging,
+-- journals, batch. Which keys there are, and the bytes of records, is told in layout.py.
+--
+-- KEYS[1]  ns:meta; all other keys are made here or come with the pages (so: one primary, not a cluster)
+-- ARGV[1]  generation
+-- ARGV[2]  layout: JSON, see Layout.for_script
+-- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
+-- ARGV[4]  call: JSON {now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions}; each partition
+--          [journal key, committed offset or -1]
+-- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
+--          observation (16), body (behind 2 bytes of length), then
+--          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
+--               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
+-- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
+-- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record.
+
+local FIRST_PAGE = 5
+local layout, asked = cjson.decode(ARGV[2]), cjson.decode(ARGV[4])
+local OBSERVATION, BODY = 8, 13        -- bytes of an observation in a record; where a record's body starts
+local VERIFIER = BODY + OBSERVATION    -- where a record's verifier starts
+local COMPARED = layout.compared_bytes -- of the verifier, the bytes before its band keys
+local BAND_BYTES, NO_BAND = 4, '\0\0\0\0'
+local byte, sub, char = string.byte, string.sub, string.char
+local bxor = bit.bxor
+local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
+
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents')
+if meta[1] ~= ARGV[1] then
+  return redis.error_reply('GENERATION ' .. tostring(meta[1]))
+end
+local seq, documents = tonumber(meta[2]), tonumber(meta[3])
+
+local now = asked.now_ms
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local oldest_live = asked.max_age_ms >= 0 and now - asked.max_age_ms or -1

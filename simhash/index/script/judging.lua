@@ -1,0 +1,168 @@
+-- Judging --------------------------------------------------------------------------------------------------------
+
+-- What a page brings along in `places`: its fingerprint, the key of its records, then for each table key and score, for each
+-- table the member, for each band key and score.
+local RECORDS, TABLES, MEMBERS, BANDS = 2, 3, 2 + 2 * #layout.prefixes, 3 + 3 * #layout.prefixes
+local NO_KEY = byte('-')   -- what the score of a band begins with when there is none
+
+-- The best answer so far for the page at hand.
+local own_seq, oldest_seq, oldest_record, oldest_distance, candidates
+
+local function shares_band(record, bands)
+  for at = 1, #bands, BAND_BYTES do
+    local key, from = sub(bands, at, at + BAND_BYTES - 1), VERIFIER + COMPARED + at - 1
+    if key ~= NO_BAND and key == sub(record, from, from + BAND_BYTES - 1) then return true end
+  end
+  return false
+end
+
+local function bands_of(page)
+  return sub(page.body, OBSERVATION + COMPARED + 1, OBSERVATION + layout.verifier_bytes)
+end
+
+local function verified(page, record)
+  if COMPARED == 0 then return true end
+  page.verifier = page.verifier or sub(page.body, OBSERVATION + 1, OBSERVATION + COMPARED)
+  return distance(page.verifier, sub(record, VERIFIER, VERIFIER + COMPARED - 1)) <= layout.verifier_reach
+end
+
+local function consider_record(record, page_distance, page)
+  if sub(record, BODY, BODY + OBSERVATION - 1) == sub(page.body, 1, OBSERVATION) then
+    own_seq = seq_of(record)
+  elseif (not oldest_seq or seq_of(record) < oldest_seq) and verified(page, record) then
+    oldest_seq, oldest_record, oldest_distance = seq_of(record), record, page_distance
+  end
+end
+
+-- Look at the records of a fingerprint: is the page among them, is one of them an older match? With `bands`, the page's,
+-- only at those that share one: of two records under a fingerprint, one may have been met and the other not.
+local function consider(fingerprint, key, page_distance, page, bands)
+  page.seen[fingerprint] = true
+  local field = call('HGET', key, fingerprint)
+  for _, record in ipairs(records_in(field)) do
+    if time_of(record) >= oldest_live and (not bands or shares_band(record, bands)) then
+      consider_record(record, page_distance, page)
+    end
+  end
+  return field
+end
+
+-- Compare with the members of a bucket that share a prefix of table i with the page. `flipped`: the one bit of the prefix
+-- (from 1) in which they differ from it; nil: none.
+local function compare(i, key, score, page, flipped)
+  local own, found = page.places[MEMBERS + i], call('ZRANGEBYSCORE', key, score, score)
+  candidates = candidates + #found
+  for n = 1, #found do
+    local d = distance(own, found[n]) + (flipped and 1 or 0)
+    if d == 0 then
+      if not page.field then page.field = consider(page.fingerprint, page.places[RECORDS], 0, page) end
+    elseif d <= layout.reach then
+      local lead = sub(permuted(i, page.fingerprint), 1, layout.prefixes[i])
+      if flipped then
+        lead = sub(lead, 1, flipped - 1) .. 1 - sub(lead, flipped, flipped) .. sub(lead, flipped + 1)
+      end
+      local fingerprint = restored(i, lead, sub(found[n], 1, #own))
+      if not page.seen[fingerprint] then consider(fingerprint, records_key(fingerprint), d, page) end
+    end
+  end
+end
+
+-- Prefixes that differ from the page's own in one bit: of the bucket's bits, then of the score's.
+local function probe_flipped(i, key, score, page)
+  local digits = layout.bucket_digits
+  local start, bucket = sub(key, 1, -digits - 1), tonumber(sub(key, -digits), 16)
+  for nth = 1, layout.bucket_bits do
+    local other = string.format(hex, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
+    compare(i, start .. other, score, page, nth)
+  end
+  local own = tonumber(score)
+  for nth = layout.bucket_bits + 1, layout.prefixes[i] do
+    local value = 2 ^ (layout.prefixes[i] - nth)
+    local other = math.floor(own / value) % 2 == 0 and own + value or own - value
+    compare(i, key, text_of(other), page, nth)
+  end
+end
+
+-- Members of a band name their fingerprints outright.
+local function compare_band(key, score, page)
+  local found = call('ZRANGEBYSCORE', key, score, score)
+  candidates = candidates + #found
+  for n = 1, #found do
+    local fingerprint = sub(found[n], 1, #page.fingerprint)
+    if not page.seen[fingerprint] then
+      local d = distance(page.fingerprint, fingerprint)
+      if d <= layout.reach then consider(fingerprint, records_key(fingerprint), d, page, bands_of(page)) end
+    end
+  end
+end
+
+local function probe(page)
+  local places = page.places
+  for i = 1, #layout.prefixes do
+    local key, score = places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1]
+    compare(i, key, score, page)
+    if own_seq then return end
+    if layout.radius > 0 then probe_flipped(i, key, score, page) end
+  end
+  for i = 1, #layout.bands do
+    local key, score = places[BANDS + 2 * (i - 1)], places[BANDS + 2 * (i - 1) + 1]
+    if byte(score) ~= NO_KEY then compare_band(key, score, page) end
+  end
+end
+
+local function verdict()
+  local count = pack('>I4', candidates)
+  if own_seq then return count .. 'u' .. pack('>I6', own_seq) end
+  if oldest_seq then return count .. 'd' .. char(oldest_distance) .. oldest_record end
+end
+
+local function insert_bands(page, others)
+  for i = 1, #layout.bands do
+    local key, score = page.places[BANDS + 2 * (i - 1)], page.places[BANDS + 2 * (i - 1) + 1]
+    if byte(score) ~= NO_KEY and not shares_place(others, i, key, tonumber(score)) then
+      add_member(key, score, page.fingerprint)
+    end
+  end
+end
+
+local function insert(page)
+  local places, records = page.places, records_in(page.field)
+  insert_bands(page, records)
+  records[#records + 1] = number_record(page.fingerprint, page.body)
+  call('HSET', places[RECORDS], page.fingerprint, field_of(records))
+  if page.field then return end
+  for i = 1, #layout.prefixes do
+    add_member(places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1], places[MEMBERS + i])
+  end
+end
+
+local function judge_fingerprint(page)
+  page.places = {unpack_struct(layout.places, page.argument, page.at)}
+  page.fingerprint, page.seen = page.places[1], {}
+  probe(page)
+  local known = verdict()
+  if known then return known end
+  insert(page)
+  return pack('>I4c1I6', candidates, 'u', seq)
+end
+
+local function judge_digest(page)
+  local digest = sub(page.argument, page.at, page.at + DIGEST_BYTES - 1)
+  local key = sub(page.argument, page.at + DIGEST_BYTES)
+  local record = call('HGET', key, digest)
+  if record and time_of(record) >= oldest_live then
+    candidates = 1
+    consider_record(record, 0, page)
+  end
+  local known = verdict()
+  if known then return known end
+  call('HSET', key, digest, number_record(digest, page.body))
+  return pack('>I4c1I6', candidates, 'u', seq)
+end
+
+local function judge(page)
+  own_seq, oldest_seq, oldest_record, oldest_distance, candidates = nil, nil, nil, nil, 0
+  local answer = (page.kind == 'f' and judge_fingerprint or judge_digest)(page)
+  bound_documents()
+  return answer
+end

@@ -1,0 +1,91 @@
+"""What a record tells of its page but is not compared by: URL, id and fetch time, in as few bytes as they need.
+
+    flags 1 | fetched_at: 4, or 2 + its text | id: 2 + its text | the rest of the URL
+
+    flags   bits 0-2  how the URL begins, a number of `URL_HEADS`
+            bit 3     there is an id
+            bits 4-5  fetched_at: 0 none, 1 seconds since 1970, 2 its text
+            bit 6     the digest is one of raw bytes
+
+A fetch time is written in seconds when exactly that text comes back; any other is kept as it is. Integers are
+big-endian, a 2 is the length in bytes of the text (UTF-8) behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+URL_HEADS = ("", "http://", "https://", "http://www.", "https://www.")
+_HEADS_BY_LENGTH = sorted(range(1, len(URL_HEADS)), key=lambda n: -len(URL_HEADS[n]))
+_HAS_ID, _SECONDS, _TEXT, _RAW = 1 << 3, 1 << 4, 2 << 4, 1 << 6
+_MAX_SECONDS = (1 << 32) - 1
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Tail(NamedTuple):
+    """See the fields of `simhash.index.Record`; `raw`: whether the digest is one of raw bytes."""
+
+    url: str
+    id: str | None
+    fetched_at: str | None
+    raw: bool
+
+
+def packed(url: str, id_: str | None, fetched_at: str | None, raw: bool) -> bytes:
+    """The bytes of a tail."""
+    head = next((n for n in _HEADS_BY_LENGTH if url.startswith(URL_HEADS[n])), 0) if url.startswith("http") else 0
+    flags, time = _packed_time(fetched_at)
+    flags |= head | (_RAW if raw else 0)
+    rest = url[len(URL_HEADS[head]) :].encode()
+    if id_ is None:
+        return b"%c%b%b" % (flags, time, rest)
+    return b"%c%b%b%b" % (flags | _HAS_ID, time, _with_length(id_), rest)
+
+
+def unpacked(data: bytes) -> Tail:
+    """The inverse of `packed`."""
+    flags, at = data[0], 1
+    fetched_at = id_ = None
+    if flags & _SECONDS:
+        fetched_at, at = _time(int.from_bytes(data[at : at + 4])), at + 4
+    elif flags & _TEXT:
+        fetched_at, at = _text(data, at)
+    if flags & _HAS_ID:
+        id_, at = _text(data, at)
+    return Tail(URL_HEADS[flags & 7] + data[at:].decode(), id_, fetched_at, bool(flags & _RAW))
+
+
+@lru_cache(maxsize=1024)
+def _packed_time(text: str | None) -> tuple[int, bytes]:
+    """Flags and bytes of a fetch time."""
+    if text is None:
+        return 0, b""
+    seconds = _seconds(text)
+    return (_TEXT, _with_length(text)) if seconds is None else (_SECONDS, struct.pack(">I", seconds))
+
+
+def _seconds(text: str) -> int | None:
+    """Seconds since 1970 when they give back exactly this text."""
+    try:
+        seconds = int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds <= _MAX_SECONDS and _time(seconds) == text else None
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME)
+
+
+def _with_length(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    """The text behind its length at `at`, and where it ends."""
+    end = at + 2 + int.from_bytes(data[at : at + 2])
+    return data[at + 2 : end].decode(), end

@@ -1,0 +1,127 @@
+"""The bytes of the stored layout: what is packed comes back, in as few bytes as promised."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simhash.errors import DesignError, IndexMismatch
+from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation
+from simhash.index.layout import Layout, bucket_bits
+from simhash.index.redis import existing_index, open_index
+from simhash.index.tail import URL_HEADS, packed, unpacked
+from simhash.tables import NAMES, design
+from tests.pages import relation
+
+text = st.text(st.characters(codec="utf-8"), max_size=40)
+times = st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ")) | text
+urls = st.builds(str.__add__, st.sampled_from(URL_HEADS), text)
+
+
+@given(urls, st.none() | text, st.none() | times, st.booleans())
+def test_what_a_tail_tells_comes_back(url, id_, fetched_at, raw):
+    assert unpacked(packed(url, id_, fetched_at, raw)) == (url, id_, fetched_at, raw)
+
+
+@pytest.mark.parametrize(
+    ("fetched_at", "size"),
+    [
+        (None, 0),
+        ("2026-01-01T00:00:00Z", 4),
+        ("1970-01-01T00:00:00Z", 4),
+        ("2106-02-07T06:28:15Z", 4),
+        ("2106-02-07T06:28:16Z", 22),
+        ("1969-12-31T23:59:59Z", 22),
+        ("2026-01-01T00:00:00+00:00", 27),
+        ("2026-01-01T00:00:00.5Z", 24),
+        ("2026-01-01 00:00:00Z", 22),
+        ("yesterday", 11),
+    ],
+)
+def test_a_fetch_time_is_four_bytes_or_as_it_came(fetched_at, size):
+    data = packed("x", None, fetched_at, False)
+    assert len(data) == 1 + size + 1
+    assert unpacked(data).fetched_at == fetched_at
+
+
+def test_the_beginning_of_a_url_takes_no_bytes():
+    assert len(packed("https://www.example.com/", None, None, False)) == 1 + len("example.com/")
+
+
+def layout_of(name_of_design, bands=0, bucket=4, bits=64):
+    rule = Relation(design(name_of_design, bits), 6, 14, 64, bands)
+    return Layout("n%d", IndexSpec({}, rule, bucket, 1000))
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from(NAMES))
+def test_a_fingerprint_comes_back_from_its_place_in_each_table(fingerprint, name_of_design):
+    layout = layout_of(name_of_design)
+    for table in layout.spec.relation.design.tables:
+        bucket, score, member = layout.place(table, fingerprint)
+        assert layout.fingerprint_at(table, bucket, score, member) == fingerprint
+        assert layout.fingerprint_at(table, bucket, score, member + b"%d" % score) == fingerprint
+
+
+def unpacked_places(layout, packed_places):
+    """What the script's struct.unpack makes of them, in Python's words."""
+    sizes = [int(size) for size in layout.places.struct.split("c")[1:]]
+    return struct.unpack("".join(f"{size}s" for size in sizes), packed_places)
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from([*NAMES, "1c1"]), st.sampled_from([11, 16]))
+def test_all_places_at_once_are_those_of_each_table(fingerprint, name_of_design, bucket):
+    layout = layout_of(name_of_design, bucket=bucket)
+    tables = layout.spec.relation.design.tables
+    key, *places = unpacked_places(layout, layout.places.packed(layout.key_of(fingerprint)))
+    assert key.decode() == layout.records(fingerprint)
+    heads, members = places[: 2 * len(tables)], places[2 * len(tables) :]
+    for i, table in enumerate(tables):
+        name, score, member = layout.place(table, fingerprint)
+        assert (heads[2 * i].decode(), int(heads[2 * i + 1]), members[i]) == (layout.table(i) + name, score, member)
+
+
+@given(st.binary(min_size=16, max_size=16), st.booleans(), st.integers(0, 2**160 - 1))
+def test_a_record_holds_what_is_stored_of_its_page(observation, raw, verifier):
+    layout = layout_of("10", bands=3)
+    digest = f"{'raw' if raw else 'text'}:{observation[::-1].hex()}"
+    entry = Entry(observation, Position(Partition("p", 0), 1), 5, verifier, digest, "http://a/", "i", "2026")
+    stored = (7).to_bytes(6) + (8).to_bytes(6) + layout.body(entry)
+    assert layout.record(stored) == Record.of(entry, 7, 8)
+    short = Entry(observation, None, None, None, digest, "http://a/", "i", "2026")
+    stored = (7).to_bytes(6) + (8).to_bytes(6) + layout.body(short)
+    assert layout.record(stored, digest) == Record.of(short, 7, 8)
+
+
+def test_a_record_knows_its_page_and_its_text():
+    digest = "text:" + "ab" * 16
+    entry = Entry(bytes(range(16)), None, 5, 1, digest, "http://a/")
+    record = Record.of(entry, 1, 0)
+    assert record.is_of(entry)
+    assert not record.is_of(Entry(bytes(16), None, 5, 1, digest, "http://a/"))
+    assert record.has_text_of(digest)
+    assert not record.has_text_of("raw:" + "ab" * 16)
+    assert not record.has_text_of("text:" + "ac" * 16)
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 32, 1_000_000, 10**12])
+@pytest.mark.parametrize("name_of_design", [*NAMES, "1c1"])
+def test_what_is_behind_the_bucket_fits_into_a_score(capacity, name_of_design):
+    rule = design(name_of_design)
+    b = bucket_bits(capacity, rule)
+    assert 1 <= b <= min(32, rule.shortest_prefix)
+    assert max(table.prefix for table in rule.tables) - b <= 53
+
+
+def test_a_design_whose_prefixes_do_not_fit_is_refused():
+    with pytest.raises(DesignError, match="prefixes of 128 bits"):
+        bucket_bits(1000, design("1c1", bits=128))
+
+
+def test_an_index_of_another_format_is_refused_with_what_to_do(client, name):
+    rule = relation(design("4"))
+    open_index(client, name, {}, rule, 1000)
+    client.hset(f"{name}:meta", "format", 1)
+    for opened in (lambda: existing_index(client, name), lambda: open_index(client, name, {}, rule, 1000)):
+        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 2: rebuild it"):
+            opened()
