@@ -150,18 +150,20 @@ def _shown(settings: Settings, total: int, workers: subprocess.Popen[bytes], con
     """Show the verdicts until all pages have theirs."""
     screen = Screen(total)
     summary = screen.summary
-    started = heard = time.monotonic()
+    started: float | None = None  # the first verdict waits until both workers have joined the group
+    heard = time.monotonic()
     with _outputs(settings) as consumer, Live(screen.drawn(), console=console, refresh_per_second=8) as live:
         while summary.pages + summary.rejected < total:
             for topic, rows in consumer.poll(200).items():
                 heard = time.monotonic()
+                started = started or heard
                 for row in rows:
                     if topic.topic == settings.dead_letter_topic:
                         summary.rejected += 1
                     else:
                         verdict = decode(row.value)
                         screen.add(verdict, verdict.source.partition)
-            summary.seconds = time.monotonic() - started
+            summary.seconds = time.monotonic() - started if started else 0.0
             live.update(screen.drawn())
             if workers.poll() is not None:
                 raise click.ClickException(f"the workers ended with {workers.returncode}")
