@@ -17,7 +17,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 ROOT = Path(__file__).parent.parent
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 240.0
 """Longest wait for a condition; every wait ends as soon as its condition holds."""
 
 

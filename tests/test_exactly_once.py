@@ -24,7 +24,9 @@ def stream(kafka_server, redis_server, name):
 
 @pytest.fixture
 def wide_stream(kafka_server, redis_server, name):
-    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=8)
+    # Four workers of a busy machine must not take each other for dead.
+    patient = {"session_timeout": "6s"}
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=8, settings=patient)
     made.create()
     return made
 
