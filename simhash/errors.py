@@ -12,6 +12,9 @@
     │   └── TableMismatch    it holds something else than what is asked for
     └── IndexFault       the index refuses or cannot answer
         ├── IndexUnreachable     nobody answers there; try again later (`retriable`)
+        │   └── IndexServerChanged   the server was restarted or failed over; what it has must be looked at first
+        ├── IndexUnreplicated    too few replicas have what was stored (`retriable`)
+        ├── IndexLost            pages whose verdicts were committed are missing: an operator must act
         ├── IndexMisconfigured   the server's settings would lose or bloat data
         ├── IndexMismatch        the index was made with another profile, design or generation
         └── StaleObservation     a page whose verdict is committed already was handed in again
@@ -92,6 +95,20 @@ class IndexUnreachable(IndexFault):
     """Nobody answers where the index should be, or the answer was cut off."""
 
     retriable = True
+
+
+class IndexServerChanged(IndexUnreachable):
+    """The server has another replication id than at the last call. Present receipts (`Index.present`), then go on."""
+
+
+class IndexUnreplicated(IndexFault):
+    """Too few replicas have acknowledged what was stored, or it cannot be known."""
+
+    retriable = True
+
+
+class IndexLost(IndexFault):
+    """The index lacks pages whose verdicts were committed."""
 
 
 class IndexMisconfigured(IndexFault):

@@ -17,14 +17,17 @@ from pathlib import Path
 
 from deploy.local import stores
 from deploy.local.brokers import KafkaServer
-from deploy.local.stores import RedisServer
+from deploy.local.stores import RedisServer, SentinelServer
 
 __all__ = [
     "KafkaServer",
     "RedisServer",
+    "SentinelServer",
     "running_cluster",
     "running_kafka",
     "running_redis",
+    "running_replica",
+    "running_sentinel",
     "start_kafka",
     "start_redis",
 ]
@@ -58,6 +61,28 @@ def running_kafka(directory: Path) -> Iterator[KafkaServer]:
 def running_redis(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[RedisServer]:
     """A Redis within a `with`, ended after it."""
     server = start_redis(directory, settings)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def running_replica(primary: RedisServer, directory: Path) -> Iterator[RedisServer]:
+    """A replica within a `with`, ended after it."""
+    server = stores.replica_of(primary, directory, dies_with_parent=True)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def running_sentinel(primary: RedisServer, directory: Path) -> Iterator[SentinelServer]:
+    """A Sentinel within a `with`, ended after it."""
+    server = SentinelServer(directory, primary, dies_with_parent=True)
+    server.start()
     try:
         yield server
     finally:

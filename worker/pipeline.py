@@ -3,9 +3,10 @@
     poll          records of the partitions this worker owns, a batch at a time
     prepare       in children: decode, every check that can reject, extract, fingerprint
     judge         check and insert in Redis, atomically; the decisions are journalled there
+    replicas      as many as are asked for have it too
     begin         a Kafka transaction
     send          verdicts, dead letters, unique pages; every send confirmed
-    offsets       into the same transaction, with the group's metadata
+    offsets       into the same transaction, with the group's metadata and the index's receipt
     commit
 
 The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from simhash.errors import IndexUnreachable, SimhashError
+from simhash.errors import IndexUnreachable, IndexUnreplicated, SimhashError
 from simhash.index import Index, Partition, Position
 from simhash.profiles import Profile
 from worker.errors import (
@@ -100,6 +101,7 @@ class Pipeline:
         self._under_way: deque[Batch] = deque()
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
+        self._receipt = ""
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
@@ -224,6 +226,7 @@ class Pipeline:
         judged = self._with_index(lambda: self._judge(batch.owned(items)))
         items = batch.owned(items)
         self._parts.on_step("judged")
+        self._await_replicas()
         self._commit(items, judged)
         self._under_way.popleft()
         self._pause_seconds = 0.0
@@ -233,6 +236,13 @@ class Pipeline:
         with self._parts.metrics.stage("index"):
             judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
+
+    def _await_replicas(self) -> None:
+        """A batch that the replicas may not have is read again; the journal makes that harmless."""
+        try:
+            self._parts.index.replicated()
+        except (IndexUnreplicated, IndexUnreachable) as error:
+            raise BatchAborted(str(error)) from error
 
     def _commit(self, items: Sequence[Item], judged: Mapping[Source, Judged]) -> None:
         outgoing: list[Outgoing] = []
@@ -247,9 +257,11 @@ class Pipeline:
         if not offsets:
             return
         with self._parts.metrics.stage("commit"):
-            self._session.send(outgoing, offsets, self._parts.on_step)
+            receipt = self._parts.index.receipt()
+            self._session.send(outgoing, offsets, self._parts.on_step, receipt)
         self._parts.on_step("committed")
         self._committed |= offsets
+        self._receipt = receipt
         self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -272,9 +284,13 @@ class Pipeline:
                     raise BatchAborted(f"{position} {outcome.message}, but was judged before: it is read again")
 
     def _check_positions(self) -> None:
-        """A gained partition must begin at or above the index's mark: below it, verdicts are out already."""
+        """A gained partition must begin at or above the index's mark: below it, verdicts are out already.
+
+        And the index must have all that it attested when the partition's verdicts were committed.
+        """
         while self._unchecked:
-            partition, position = self._unchecked[0]
+            partition, position, receipt = self._unchecked[0]
+            self._parts.index.present([receipt])
             mark = self._parts.index.mark(partition)
             if mark is not None and position < mark:
                 raise PositionRewound(_rewound(self._settings, partition, position, mark))
@@ -284,13 +300,19 @@ class Pipeline:
     # Failure -----------------------------------------------------------------------------------------------------
 
     def _with_index(self, action: Callable[[], T]) -> T:
-        """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group."""
-        pause = 0.1
+        """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group.
+
+        Who answers after a failure may be another server, or one that was restored: it must have what was committed.
+        """
+        pause, failed = 0.1, False
         while True:
             try:
+                if failed:
+                    self._parts.index.present([self._receipt])
                 result = action()
             except IndexUnreachable as error:
                 log.warning("waiting for the index: %s", error)
+                failed = True
                 self._parts.status.ready(index=False)
                 self._wait_in_group(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

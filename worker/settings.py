@@ -35,13 +35,14 @@ from pydantic_settings import (
 from pytimeparse2 import parse as parse_duration
 
 from worker.errors import SettingsError
+from worker.sentinel import SENTINEL_SCHEMES, sentinel_address
 
 PREFIX = "SIMHASH_DEDUP_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 # What Kubernetes puts into every container's environment for a Service that is called simhash-dedup.
 _SERVICE_VARIABLE = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _PASSWORD_FIELD = re.compile(r"(password=)[^&]*", re.IGNORECASE)
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", *SENTINEL_SCHEMES)
 _BROKER = re.compile(r"[^\s:/\[\]]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 
 
@@ -68,6 +69,8 @@ def _redis_url(value: SecretStr) -> SecretStr:
         raise ValueError(f"a Redis URL begins with {', '.join(_REDIS_SCHEMES)}")
     if set(url.partition("://")[2].rpartition("@")[0]) & set("/?#@"):
         raise ValueError("in a password, write / ? # and @ as %2F %3F %23 and %40")
+    if url.startswith(SENTINEL_SCHEMES):
+        sentinel_address(url)
     return value
 
 
@@ -128,9 +131,20 @@ class Settings(BaseSettings):
 
     # Index
     redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] = Field(
-        SecretStr("redis://127.0.0.1:6379/0"), description="Redis: redis://, rediss:// or unix:// URL"
+        SecretStr("redis://127.0.0.1:6379/0"),
+        description="Redis: redis://, rediss:// or unix:// URL, or redis+sentinel://host:port,host:port/service/db",
     )
     redis_timeout: Seconds = Field(5.0, gt=0, le=60, description="how long one call to Redis may take")
+    wait_replicas: int = Field(
+        0, ge=0, le=10, description="how many Redis replicas must have a batch before it is committed"
+    )
+    wait_timeout: Seconds = Field(
+        1.0, gt=0, le=30, description="how long to wait for them; then the batch is read again"
+    )
+    on_server_change: Literal["verify", "stop"] = Field(
+        "verify",
+        description="Redis restarted or failed over: go on if it has all that was committed; or always stop",
+    )
     index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
     profile: str = Field(
         "default", min_length=1, description="recipe of the fingerprints: a name, or a TOML file of one's own"
@@ -175,6 +189,8 @@ class Settings(BaseSettings):
         given = [topic for topic in topics if topic is not None]
         if len(set(given)) < len(given):
             raise ValueError("input_topic, verdict_topic, dead_letter_topic and unique_topic must all differ")
+        if self.wait_replicas and self.wait_timeout >= self.redis_timeout:
+            raise ValueError("wait_timeout must be shorter than redis_timeout")
         if self.kafka_security_protocol.startswith("SASL") and not (
             self.kafka_sasl_mechanism and self.kafka_username and self.kafka_password
         ):

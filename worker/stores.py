@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -13,6 +14,7 @@ from simhash.errors import DesignError, ProfileError
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
 from simhash.index.redis import RedisIndex, encoding_advice, open_index
+from simhash.index.safekeeping import Durability
 from simhash.profile_file import SUFFIX, read_profile
 from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile
@@ -20,6 +22,7 @@ from simhash.tables import Design
 from simhash.tables import design as find_design
 from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
+from worker.sentinel import SENTINEL_SCHEMES, sentinel_client
 from worker.settings import Settings, masked_url
 
 log = logging.getLogger(__name__)
@@ -71,14 +74,16 @@ def connect(settings: Settings) -> redis.Redis:
         SettingsError: the URL is none.
     """
     url = settings.redis_url.get_secret_value()
+    options: dict[str, Any] = {
+        "socket_timeout": settings.redis_timeout,
+        "socket_connect_timeout": settings.redis_timeout,
+        "socket_keepalive": True,
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
+    }
     try:
-        return redis.Redis.from_url(
-            url,
-            socket_timeout=settings.redis_timeout,
-            socket_connect_timeout=settings.redis_timeout,
-            socket_keepalive=True,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
-        )
+        if url.startswith(SENTINEL_SCHEMES):
+            return sentinel_client(url, options)
+        return redis.Redis.from_url(url, **options)
     except ValueError as error:
         # Not the error's text: it may quote a part of the password.
         raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
@@ -101,6 +106,7 @@ def connected_index(settings: Settings, profile: Profile, client: redis.Redis | 
         settings.documents,
         retention(settings),
         adopt_design=settings.design == "auto",
+        durability=durability(settings),
     )
     for advice in encoding_advice(client):
         log.warning("Redis: %s", advice)
@@ -111,3 +117,8 @@ def retention(settings: Settings) -> Retention:
     """What the settings say about forgetting."""
     age = None if settings.max_age is None else int(settings.max_age * 1000)
     return Retention(age, settings.max_documents)
+
+
+def durability(settings: Settings) -> Durability:
+    """What the settings say about replicas and changes of the server."""
+    return Durability(settings.wait_replicas, int(settings.wait_timeout * 1000), settings.on_server_change == "verify")

@@ -1,4 +1,4 @@
-"""Redis as a local process, alone or as a small cluster of primaries.
+"""Redis as a local process: alone, with replicas and a Sentinel, or as a small cluster of primaries.
 
 Its settings are deploy/redis/redis.conf, as in the compose file; this adds address, port and directory, and
 for tests of refusals whatever setting the caller wants different.
@@ -56,6 +56,54 @@ class RedisServer(Server):
     @property
     def _configuration(self) -> Path:
         return self.directory / "redis.conf"
+
+
+class SentinelServer(Server):
+    """A Redis Sentinel at `address` that alone decides when `primary` is down, and promotes one of its replicas.
+
+    The program is Redis's own in another mode: no package beside it is needed.
+    """
+
+    name = "sentinel"
+    service = "dedup"
+
+    def __init__(self, directory: Path, primary: RedisServer, *, dies_with_parent: bool = False) -> None:
+        super().__init__(directory, dies_with_parent=dies_with_parent)
+        self._primary = primary
+
+    @property
+    def url(self) -> str:
+        """What `redis_url` is set to."""
+        return f"redis+sentinel://{self.address}/{self.service}/0"
+
+    def prepare(self) -> None:
+        if self._configuration.exists():
+            return  # it keeps there who the primary is now
+        lines = [
+            f"port {self.port}",
+            f"bind {HOST}",
+            f'dir "{self.directory}"',
+            f"sentinel monitor {self.service} {HOST} {self._primary.port} 1",
+            f"sentinel down-after-milliseconds {self.service} 500",
+            f"sentinel failover-timeout {self.service} 3000",
+        ]
+        self._configuration.write_text("\n".join([*lines, ""]))
+
+    def command(self) -> list[str]:
+        return [_program("redis-server"), str(self._configuration), "--sentinel"]
+
+    def answers(self) -> bool:
+        return _ping(self.port) == b"+PONG"
+
+    @property
+    def _configuration(self) -> Path:
+        return self.directory / "sentinel.conf"
+
+
+def replica_of(primary: RedisServer, directory: Path, *, dies_with_parent: bool = False) -> RedisServer:
+    """A Redis, not yet started, that follows `primary`; it is in step at once and not after a pause for others."""
+    settings = {"replicaof": f"{HOST} {primary.port}", "repl-diskless-sync-delay": "0"}
+    return RedisServer(directory, dies_with_parent=dies_with_parent, settings=settings)
 
 
 def start_cluster(directory: Path, primaries: int = 3, *, dies_with_parent: bool = False) -> list[RedisServer]:

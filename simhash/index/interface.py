@@ -12,7 +12,7 @@ judged once"):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -269,3 +269,20 @@ class Index(Protocol):
 
     def ping(self) -> None:
         """Raise IndexFault unless the index answers."""
+
+    def receipt(self) -> str:
+        """What this index attests to have stored, for all that was told so far: kept beside a commit."""
+
+    def present(self, receipts: Iterable[str]) -> None:
+        """Hold receipts that were kept beside commits against the index; needed after each `IndexUnreachable`.
+
+        Raises:
+            IndexLost: it does not have all that they attest.
+        """
+
+    def replicated(self) -> None:
+        """Wait until what the last `check_and_insert` stored is where it must be before verdicts count.
+
+        Raises:
+            IndexUnreplicated: it is not; hand the same pages in again.
+        """

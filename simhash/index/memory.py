@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from simhash.errors import StaleObservation
@@ -100,6 +100,16 @@ class MemoryIndex:
 
     def ping(self) -> None:
         """It is here."""
+
+    def receipt(self) -> str:
+        """None: what this process forgets is gone with it."""
+        return ""
+
+    def present(self, receipts: Iterable[str]) -> None:
+        """It gave none."""
+
+    def replicated(self) -> None:
+        """There is but one of it."""
 
     def _move_mark(self, partition: Partition, offset: int) -> None:
         mark = max(offset, self._marks.get(partition, 0))

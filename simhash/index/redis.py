@@ -1,22 +1,22 @@
 """The index in Redis: one script call judges a batch, atomically.
 
 `layout` says what lies where; the files of `script` are the judgement; this file opens an index, checks the server it
-lies on, and translates between entries and the script's bytes. Errors of the driver end here, as `IndexFault`s.
+lies on, and translates between entries and the script's bytes. `safekeeping` knows whether Redis still has what it got.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import msgspec
 import redis
 
-from simhash.errors import IndexFault, IndexMisconfigured, IndexMismatch, IndexUnreachable, StaleObservation
+from simhash.errors import IndexMisconfigured, IndexMismatch
+from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
 from simhash.index.interface import (
     FORMAT,
     Answer,
@@ -28,8 +28,10 @@ from simhash.index.interface import (
     Record,
     Relation,
     Retention,
+    Unique,
 )
 from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, untagged
+from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.tables import Table, described
 
 CALL_SECONDS = 0.005
@@ -53,6 +55,7 @@ class RedisIndex:
         generation: must be what the index says of itself at each call.
         retention: what to forget, when.
         clock: milliseconds since the epoch; None: the server's own clock.
+        durability: what must hold of the server before a verdict counts.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class RedisIndex:
         generation: str,
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
+        durability: Durability = Durability(),
     ) -> None:
-        self._client: Any = client  # its types say "bytes or str" of every answer; ours are all bytes
         self._layout = Layout(name, spec)
+        self._safekeeping = Safekeeping(client, self._layout.meta, durability)
+        self._client: Any = self._safekeeping.client  # its types say "bytes or str" of every answer; ours are all bytes
         self._retention = retention
         self._clock = clock
-        self._script: Any = client.register_script(_SCRIPT)
+        self._script: Any = self._client.register_script(_SCRIPT)
         self._fixed = [generation, self._layout.for_script(), self._layout.permutations()]
         self._call_pages = MAX_CALL_PAGES // 4
 
@@ -80,6 +85,7 @@ class RedisIndex:
     def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         """See `Index.check_and_insert`; several calls when the batch is large, each atomic."""
         answers: list[Answer] = []
+        self._safekeeping.begin()
         while len(answers) < len(entries):
             some = entries[len(answers) : len(answers) + self._call_pages]
             started = time.perf_counter()
@@ -145,10 +151,30 @@ class RedisIndex:
         with translated():
             self._client.ping()
 
+    def present(self, receipts: Iterable[str]) -> None:
+        """See `Index.present`."""
+        with translated():
+            self._safekeeping.present(filter(None, map(receipt_in, receipts)))
+
+    def accept(self) -> None:
+        """The operator announces that the index is right as it is, whatever receipts say of it."""
+        with translated():
+            self._safekeeping.accept()
+
+    def receipt(self) -> str:
+        """See `Index.receipt`."""
+        return str(self._safekeeping.receipt or "")
+
+    def replicated(self) -> None:
+        """See `Index.replicated`."""
+        with translated():
+            self._safekeeping.replicated()
+
     def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         numbers, partitions = self._partitions(entries, committed)
         pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         call = {
+            "history": self._safekeeping.expected(),
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),
@@ -157,7 +183,10 @@ class RedisIndex:
         }
         with translated():
             found = self._script(keys=[self._layout.meta], args=[*self._fixed, msgspec.json.encode(call), *pages])
-        return [self._layout.answer(a, e) for a, e in zip(found, entries, strict=True)]
+        answers = [self._layout.answer(a, e) for a, e in zip(found, entries, strict=True)]
+        for decision in (answer.decision for answer in answers):
+            self._safekeeping.told(decision.seq if isinstance(decision, Unique) else decision.match.seq)
+        return answers
 
     def _partitions(
         self, entries: Sequence[Entry], committed: Mapping[Partition, int]
@@ -204,6 +233,7 @@ def open_index(
     retention: Retention = Retention(),
     clock: Callable[[], int] | None = None,
     adopt_design: bool = True,
+    durability: Durability = Durability(),
 ) -> RedisIndex:
     """Open the index called `name`, creating it when there is none.
 
@@ -222,7 +252,7 @@ def open_index(
         stored = _create(client, name, spec)
         found = _spec_of(stored, name)
         _refuse_differences(name, found, spec, adopt_design)
-        return RedisIndex(client, name, found, stored["generation"], retention, clock)
+        return RedisIndex(client, name, found, stored["generation"], retention, clock, durability)
 
 
 def existing_index(client: redis.Redis, name: str) -> RedisIndex:
@@ -271,38 +301,6 @@ def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
                 advice.append(f"{name} is {settings[name]}: set it to {least} or more, or buckets take more memory")
                 break
     return advice
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into IndexFaults."""
-    try:
-        yield
-    except redis.AuthenticationError as error:
-        raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
-    except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise IndexUnreachable(f"Redis does not answer: {error}") from error
-    except redis.ResponseError as error:
-        raise _fault(str(error)) from error
-    except redis.RedisError as error:
-        raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
-
-
-_RETRIABLE = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
-
-
-def _fault(message: str) -> IndexFault:
-    kind, _, rest = message.partition(" ")
-    if kind == "STALE":
-        journal, _, mark = rest.rpartition(" ")
-        return StaleObservation(f"a page below the committed mark {mark} of {journal} was handed in")
-    if kind == "GENERATION":
-        return IndexMismatch(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
-    if kind in _RETRIABLE or "OOM command not allowed" in message:
-        return IndexUnreachable(f"Redis cannot take writes now: {message}")
-    if kind in ("NOAUTH", "NOPERM", "WRONGPASS"):
-        return IndexMisconfigured(f"Redis refuses: {message}")
-    return IndexFault(f"Redis: {message}")
 
 
 def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:

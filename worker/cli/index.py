@@ -118,3 +118,20 @@ def _rewind(found: RedisIndex, topic: str, only: tuple[int, ...], offset: int) -
             yield f"{topic}[{partition.number}]: mark {mark} lowered to {offset}"
         else:
             yield f"{topic}[{partition.number}]: mark {mark} is not above {offset}"
+
+
+@index.command()
+@settings_options((*INDEX, *LOGGING))
+def accept(config: Path | None, **flags: Any) -> None:
+    """Announce that the index is right as it is, though it lacks what was committed, or Redis has changed.
+
+    Workers stop when Redis was restarted, restored or failed over and pages are missing whose verdicts are out;
+    `simhash-dedup rebuild` brings them back. This says instead that they may be missing, as when an index was emptied
+    on purpose: pages like them will be unique a second time. Stop all workers of the group first.
+
+    \b
+      simhash-dedup index accept --index-name dedup
+    """
+    found = opened(settings_of(config, flags))
+    found.accept()
+    click.echo(f"accepted: {found.documents()} pages, as they are")

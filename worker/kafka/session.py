@@ -37,10 +37,11 @@ SEND_SECONDS = 60.0
 
 
 class Assigned(NamedTuple):
-    """A partition that has just become this worker's, and the offset at which it begins."""
+    """A partition that has just become this worker's, the offset at which it begins, and what was kept beside it."""
 
     partition: Partition
     position: int
+    receipt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,9 @@ class Session:
         outgoing: Sequence[Outgoing],
         offsets: Mapping[Partition, int],
         on_step: Callable[[str], None],
+        receipt: str = "",
     ) -> None:
-        """Commit `outgoing` and the `offsets` (next to be read) in one transaction.
+        """Commit `outgoing` and the `offsets` (next to be read), the index's receipt beside them, in one transaction.
 
         Raises:
             BatchAborted: nothing was committed.
@@ -126,7 +128,9 @@ class Session:
                 self._send_all(outgoing)
                 on_step("sent")
                 group = self._consumer.group_metadata()
-                positions = {TopicPartition(*p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+                positions = {
+                    TopicPartition(*p): OffsetAndMetadata(offset, receipt, -1) for p, offset in offsets.items()
+                }
                 self._producer.send_offsets_to_transaction(positions, group)
                 on_step("offsets")
             except errors.KafkaError:
@@ -170,13 +174,13 @@ class Session:
 
     def _begin(self, tp: TopicPartition) -> Assigned:
         """Where a gained partition begins: its committed offset, or what the settings say of a new group."""
-        position = self._consumer.committed(tp)
-        if position is None:
-            earliest = self._settings.start == "earliest"
-            ends = self._consumer.beginning_offsets([tp]) if earliest else self._consumer.end_offsets([tp])
-            position = ends[tp]
-            self._consumer.seek(tp, position)
-        return Assigned(Partition(*tp), position)
+        committed = self._consumer.committed(tp, metadata=True)
+        if committed is not None:
+            return Assigned(Partition(*tp), committed.offset, committed.metadata or "")
+        earliest = self._settings.start == "earliest"
+        ends = self._consumer.beginning_offsets([tp]) if earliest else self._consumer.end_offsets([tp])
+        self._consumer.seek(tp, ends[tp])
+        return Assigned(Partition(*tp), ends[tp], "")
 
     def _send_all(self, outgoing: Sequence[Outgoing]) -> None:
         """Send, and have every send confirmed."""

@@ -7,8 +7,8 @@
 -- ARGV[1]  generation
 -- ARGV[2]  layout: JSON, see Layout.for_script
 -- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
--- ARGV[4]  call: JSON {now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions}; each partition
---          [journal key, committed offset or -1]
+-- ARGV[4]  call: JSON {history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions}; each
+--          partition [journal key, committed offset or -1]
 -- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
 --          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
@@ -26,9 +26,15 @@ local byte, sub, char = string.byte, string.sub, string.char
 local bxor = bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history')
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
+end
+local function server_is(id) return string.find(call('INFO', 'replication'), 'master_replid:' .. id, 1, true) end
+
+-- The index's history and this server's own replication id: both must be those that the caller counts on (history.lua).
+if meta[4] ~= asked.history or not server_is(sub(asked.history, 14)) then
+  return redis.error_reply('HISTORY')
 end
 local seq, documents = tonumber(meta[2]), tonumber(meta[3])
 

@@ -1,0 +1,77 @@
+"""What the driver and the scripts report, as the library's errors: the edge where `redis` exceptions end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from simhash.errors import (
+    IndexFault,
+    IndexLost,
+    IndexMisconfigured,
+    IndexMismatch,
+    IndexServerChanged,
+    IndexUnreachable,
+    StaleObservation,
+)
+
+_REBUILD = (
+    "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
+    "say so (simhash-dedup index accept)"
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into IndexFaults."""
+    try:
+        yield
+    except redis.AuthenticationError as error:
+        raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise IndexUnreachable(f"Redis does not answer: {error}") from error
+    except redis.ResponseError as error:
+        raise _fault(str(error)) from error
+    except redis.RedisError as error:
+        raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
+
+
+_RETRIABLE = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
+
+
+def _fault(message: str) -> IndexFault:
+    kind, _, rest = message.partition(" ")
+    if kind == "STALE":
+        journal, _, mark = rest.rpartition(" ")
+        return StaleObservation(f"a page below the committed mark {mark} of {journal} was handed in")
+    if kind == "GENERATION" and rest == "false":
+        return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {_REBUILD}")
+    if kind == "GENERATION":
+        return IndexMismatch(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
+    if kind == "HISTORY":
+        return IndexServerChanged(
+            "Redis has another replication id than at the last call: it was restarted, restored or failed over"
+        )
+    if kind == "LOST":
+        return IndexLost(_lost(*rest.split()))
+    if kind == "CHANGED":
+        left, now = rest.split()
+        return IndexLost(
+            f"Redis was restarted, restored or failed over (replication id {left}, now {now}), and on_server_change is "
+            f"stop: if nothing was lost, simhash-dedup index accept says so. Otherwise: {_REBUILD}"
+        )
+    if kind in _RETRIABLE or "OOM command not allowed" in message:
+        return IndexUnreachable(f"Redis cannot take writes now: {message}")
+    if kind in ("NOAUTH", "NOPERM", "WRONGPASS"):
+        return IndexMisconfigured(f"Redis refuses: {message}")
+    return IndexFault(f"Redis: {message}")
+
+
+def _lost(history: str, seq: str, present: str) -> str:
+    return (
+        f"the index lacks pages whose verdicts were committed: number {seq} was given under replication id "
+        f"{history[13:]}, of which it has none beyond {present}. Redis was flushed, restored from an older copy, or "
+        f"failed over to a replica that was behind. {_REBUILD}"
+    )

@@ -1,0 +1,177 @@
+"""What Redis has lost is noticed, and what it has not lost is not made a fuss of: restarts, old copies, flushes."""
+
+import shutil
+from random import Random
+
+import pytest
+import redis
+
+from simhash.errors import IndexLost, IndexServerChanged
+from simhash.index import Unique
+from simhash.index.redis import open_index
+from simhash.index.safekeeping import Durability, Receipt, receipt_in
+from simhash.tables import design
+from tests.pages import crowd, relation
+from tests.servers import running_redis
+
+RULE = relation(design("4"))
+
+
+@pytest.fixture
+def server(tmp_path):
+    with running_redis(tmp_path / "redis") as started:
+        yield started
+
+
+def opened(server, name="i", **durability):
+    client = redis.Redis.from_url(server.url)
+    return open_index(client, name, {}, RULE, 1000, durability=Durability(**durability))
+
+
+def judged(index, first, count=20):
+    """Decisions on pages of which some are new."""
+    return [a.decision for a in index.check_and_insert(crowd(count, Random(first), first=first), {})]
+
+
+def copied(server, to):
+    """A copy of what the server has on disk, as a backup would be."""
+    shutil.copytree(server.directory / "redis-data", to)
+
+
+def restored(server, copy):
+    server.kill()
+    shutil.rmtree(server.directory / "redis-data")
+    shutil.copytree(copy, server.directory / "redis-data")
+    server.start()
+
+
+def test_a_receipt_comes_back_from_a_commit():
+    receipt = Receipt("01a1fff760da.60b0bd4d", 17)
+    assert receipt_in(str(receipt)) == receipt
+    assert receipt_in("") is None
+    assert receipt_in("what another tool wrote 17") is None
+
+
+def test_a_receipt_names_the_largest_number_told(server):
+    index = opened(server)
+    assert index.receipt() == ""
+    decisions = judged(index, 0)
+    largest = max(d.seq for d in decisions if isinstance(d, Unique))
+    assert receipt_in(index.receipt()).seq == largest
+    judged(index, 0)
+    assert receipt_in(index.receipt()).seq == largest
+
+
+def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server):
+    index = opened(server)
+    before = judged(index, 0)
+    receipt = index.receipt()
+    server.restart()
+    with pytest.raises(IndexServerChanged):
+        judged(index, 100)
+    assert index.documents() == len([d for d in before if isinstance(d, Unique)])
+    index.present([receipt])
+    assert judged(index, 0) == before
+    opened(server).present([receipt, index.receipt()])
+
+
+def test_a_restart_stops_where_no_change_is_trusted(server):
+    receipt = None
+    for verify in (True, False):
+        index = opened(server, verify_changes=verify)
+        judged(index, 0)
+        receipt = index.receipt()
+    server.restart()
+    with pytest.raises(IndexServerChanged):
+        judged(index, 0)
+    with pytest.raises(IndexLost, match="index accept"):
+        index.present([receipt])
+    opened(server).accept()
+    index.present([receipt])
+    judged(index, 100)
+
+
+def test_an_older_copy_is_noticed(server, tmp_path):
+    index = opened(server)
+    judged(index, 0)
+    copied(server, tmp_path / "yesterday")
+    judged(index, 100)
+    receipt = index.receipt()
+    restored(server, tmp_path / "yesterday")
+    with pytest.raises(IndexServerChanged):
+        judged(index, 200)
+    for again in (index, opened(server)):
+        with pytest.raises(IndexLost, match="simhash-dedup rebuild"):
+            again.present([receipt])
+
+
+def test_an_older_copy_is_noticed_even_when_its_numbers_have_caught_up(server, tmp_path):
+    """The history of today is one that yesterday's copy has never heard of."""
+    index = opened(server)
+    judged(index, 0)
+    copied(server, tmp_path / "yesterday")
+    server.restart()
+    today = opened(server)
+    judged(today, 100)
+    receipt = today.receipt()
+    restored(server, tmp_path / "yesterday")
+    heedless = opened(server)
+    for first in range(200, 500, 50):
+        judged(heedless, first)
+    assert receipt_in(heedless.receipt()).seq > receipt_in(receipt).seq
+    with pytest.raises(IndexLost, match="rebuild"):
+        heedless.present([receipt])
+
+
+def test_numbers_that_one_worker_was_told_and_the_index_lost_stop_all_others_too(server, tmp_path):
+    """The one that comes first after the loss cannot know; the one that knows tells all."""
+    knowing, unknowing = opened(server), opened(server)
+    judged(unknowing, 0)
+    copied(server, tmp_path / "copy")
+    judged(knowing, 100)
+    receipt = knowing.receipt()
+    restored(server, tmp_path / "copy")
+    with pytest.raises(IndexServerChanged):
+        judged(unknowing, 200)
+    unknowing.present([unknowing.receipt()])
+    judged(unknowing, 200, 60)
+    with pytest.raises(IndexLost, match="rebuild"):
+        knowing.present([receipt])
+    with pytest.raises(IndexServerChanged):
+        judged(unknowing, 300)
+    with pytest.raises(IndexLost, match="rebuild"):
+        unknowing.present([])
+    opened(server).accept()
+    unknowing.present([receipt])
+    judged(unknowing, 300)
+
+
+def test_a_flushed_index_is_noticed_by_who_runs_and_by_who_starts(server):
+    index = opened(server)
+    judged(index, 0)
+    receipt = index.receipt()
+    redis.Redis.from_url(server.url).flushall()
+    with pytest.raises(IndexLost, match="gone"):
+        judged(index, 100)
+    made_again = opened(server)
+    with pytest.raises(IndexLost, match="rebuild"):
+        made_again.present([receipt])
+    with pytest.raises(IndexServerChanged):
+        judged(index, 100)
+    with pytest.raises(IndexLost, match="rebuild"):
+        index.present([receipt])
+    made_again.accept()
+    made_again.present([receipt])
+
+
+def test_a_receipt_of_another_index_stops_only_who_presents_it(server):
+    """A worker that was given the wrong index's name must not stop those that were not."""
+    right, wrong = opened(server, "right"), opened(server, "wrong")
+    judged(right, 0)
+    server.restart()
+    other = opened(server, "wrong")
+    judged(other, 0)
+    with pytest.raises(IndexLost):
+        other.present(["simhash-dedup 000000000000.0123456789abcdef0123456789abcdef01234567 1"])
+    judged(other, 100)
+    assert wrong.documents() == other.documents()

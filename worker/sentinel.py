@@ -1,0 +1,93 @@
+"""Redis behind Sentinels: redis+sentinel://[user:password@]host:port,host:port/service[/db][?sentinel_password=...].
+
+User and password are those of Redis; `sentinel_username` and `sentinel_password` those of the Sentinels, where they
+have one. With rediss+sentinel:// both are spoken to over TLS. Sentinels are asked for the primary at each connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import redis
+from redis.sentinel import Sentinel
+
+SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
+SENTINEL_PORT = 26379
+_OPTIONS = {"sentinel_username", "sentinel_password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"}
+
+
+@dataclass(frozen=True)
+class SentinelAddress:
+    """Where the Sentinels are, what they are asked for, and how to log in.
+
+    Attributes:
+        sentinels: their hosts and ports.
+        service: what they call the primary.
+        login: user name, password, database and TLS of Redis, as the driver names them.
+        sentinel_login: the same of the Sentinels.
+    """
+
+    sentinels: tuple[tuple[str, int], ...]
+    service: str
+    login: Mapping[str, Any]
+    sentinel_login: Mapping[str, Any]
+
+
+def sentinel_address(url: str) -> SentinelAddress:
+    """The parts of a Sentinel URL.
+
+    Raises:
+        ValueError: it is none; the text quotes neither user nor password.
+    """
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    service, _, database = parts.path.strip("/").partition("/")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    if not service:
+        raise ValueError("a Sentinel URL names a service: redis+sentinel://host:port,host:port/service/db")
+    if not (database or "0").isdecimal():
+        raise ValueError("behind the service of a Sentinel URL stands the number of a database")
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise ValueError(f"a Sentinel URL has no option {', '.join(unknown)}")
+    tls: dict[str, Any] = {name: value for name, value in options.items() if name.startswith("ssl_")}
+    if parts.scheme == "rediss+sentinel":
+        tls["ssl"] = True
+    elif tls:
+        raise ValueError("options of TLS belong to rediss+sentinel://")
+    return SentinelAddress(
+        tuple(_host_and_port(each) for each in hosts.split(",")),
+        service,
+        _given(username=unquote(user), password=unquote(password)) | tls | {"db": int(database or 0)},
+        _given(username=options.get("sentinel_username"), password=options.get("sentinel_password")) | tls,
+    )
+
+
+def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
+    """A client of the primary that the Sentinels name at each connection.
+
+    Args:
+        options: timeouts and the like, for Redis and Sentinels alike.
+
+    Raises:
+        ValueError: see `sentinel_address`.
+    """
+    address = sentinel_address(url)
+    made: Any = Sentinel  # the driver gives it no types
+    sentinels = made(address.sentinels, sentinel_kwargs=dict(options) | dict(address.sentinel_login))
+    found: redis.Redis = sentinels.master_for(address.service, **options, **address.login)
+    return found
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":") if ":" in text else (text.strip(), "", str(SENTINEL_PORT))
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("the Sentinels of a URL are host:port, separated by commas")
+    return host.strip("[]"), int(port)
+
+
+def _given(**values: str | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
