@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from simhash.errors import IndexFault, IndexUnreachable, SimhashError
-from worker.errors import INDEX_EXIT_CODE, UNREACHABLE_EXIT_CODE, WorkerError
+from simhash.errors import IndexFault, IndexUnreachable, SimhashError, TableFault
+from worker.errors import INDEX_EXIT_CODE, UNREACHABLE_EXIT_CODE, InputError, WorkerError
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,8 @@ def exit_code_of(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, IndexUnreachable):
         return UNREACHABLE_EXIT_CODE
+    if isinstance(error, TableFault):
+        return InputError.exit_code
     return INDEX_EXIT_CODE if isinstance(error, IndexFault) else 1
 
 

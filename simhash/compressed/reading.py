@@ -48,8 +48,8 @@ class TableSet:
         self._parts = [
             (part, TableFile(directory / part.name, part.identity)) for part in parts(self.manifest.relation)
         ]
-        self._records = self._side_file(RECORDS_FILE, "records")
-        self._digests = self._side_file(DIGESTS_FILE, "digests")
+        self._record_file = self._side_file(RECORDS_FILE, "records")
+        self._digest_file = self._side_file(DIGESTS_FILE, "digests")
         self._check_counts()
         self._codec = RecordCodec(self.relation.design.bits, verifier_bytes(self.relation))
         self._pool = ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), "tables")
@@ -60,8 +60,8 @@ class TableSet:
     def _check_counts(self) -> None:
         """A file of another set of the same design is whole, and still not one of this set."""
         opened = {part.name: len(table) for part, table in self._parts}
-        opened |= {RECORDS_FILE: len(self._records)} if self._records is not None else {}
-        opened |= {DIGESTS_FILE: len(self._digests)} if self._digests is not None else {}
+        opened |= {RECORDS_FILE: len(self._record_file)} if self._record_file is not None else {}
+        opened |= {DIGESTS_FILE: len(self._digest_file)} if self._digest_file is not None else {}
         listed = {file.name: file for file in self.manifest.files}
         for name, items in opened.items():
             size = (self.directory / name).stat().st_size
@@ -99,7 +99,7 @@ class TableSet:
     @property
     def has_records(self) -> bool:
         """Whether pages lie behind the fingerprints; a bare set knows only those."""
-        return self._records is not None
+        return self._record_file is not None
 
     # Asking --------------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class TableSet:
             TableMismatch: the set is bare.
         """
         found = self.near(arrays.from_ints([fingerprint], self.relation.design.bits), reach)
-        near = zip(self._numbers(found), found.distances.tolist(), self._records_of(found.keys), strict=True)
+        near = zip(self._numbers(found), found.distances.tolist(), self.records(found.keys), strict=True)
         neighbours = [Neighbour(other, distance, record) for other, distance, records in near for record in records]
         return sorted(neighbours, key=lambda n: (n.distance, n.record.seq))
 
@@ -197,7 +197,7 @@ class TableSet:
         both = _each_once(joined([met, banded], keys.shape[1]))
         prefixed = set(zip(met.query.tolist(), self._numbers(met), strict=True))
         candidates = zip(
-            both.query.tolist(), self._numbers(both), both.distances.tolist(), self._records_of(both.keys), strict=True
+            both.query.tolist(), self._numbers(both), both.distances.tolist(), self.records(both.keys), strict=True
         )
         for query, fingerprint, distance, records in candidates:
             verifier, meets = entries[numbers[query]].verifier, (query, fingerprint) in prefixed
@@ -213,13 +213,18 @@ class TableSet:
     ) -> None:
         if not numbers:
             return
-        file = self._needed(self._digests)
+        file = self._needed(self._digest_file)
         wanted = [int.from_bytes(tagged(entries[number].digest)) for number in numbers]
         for number, bodies in zip(numbers, file.find(arrays.from_ints(wanted, DIGEST_BITS)), strict=True):
             found[number] += [(0, self._codec.decode(body, has_fingerprint=False)) for body in bodies]
 
-    def _records_of(self, keys: Keys) -> list[list[Record]]:
-        file = self._needed(self._records)
+    def records(self, keys: Keys) -> list[list[Record]]:
+        """The records under each fingerprint, lowest seq first.
+
+        Raises:
+            TableMismatch: the set is bare.
+        """
+        file = self._needed(self._record_file)
         return [[self._codec.decode(body, has_fingerprint=True) for body in bodies] for bodies in file.find(keys)]
 
     def _needed(self, file: RecordFile | None) -> RecordFile:
@@ -245,9 +250,9 @@ class TableSet:
             TableMismatch: the set is bare.
         """
         bits = self.relation.design.bits
-        for key, body in self._needed(self._records).scan():
+        for key, body in self._needed(self._record_file).scan():
             yield key_number(key, bits), self._codec.decode(body, has_fingerprint=True)
-        for _, body in self._needed(self._digests).scan():
+        for _, body in self._needed(self._digest_file).scan():
             yield None, self._codec.decode(body, has_fingerprint=False)
 
 

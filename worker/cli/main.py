@@ -14,6 +14,7 @@ from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
 from worker.cli.run import run
+from worker.cli.tables import tables
 from worker.cli.topics import topics
 from worker.failure import exit_code_of, report
 
@@ -58,11 +59,11 @@ def commands() -> None:
       1 findings, or unforeseen    5 the index refuses
       2 settings or usage          6 the group is below what the index has committed
       3 a file cannot be           7 Kafka or Redis cannot be reached
-        read or written          130 stopped by Ctrl-C or SIGTERM before the end (file)
+        read or written          130 stopped by Ctrl-C or SIGTERM before the end
     """
 
 
-for command in (run, file, topics, index, inspect, evaluate):
+for command in (run, file, topics, index, inspect, evaluate, tables):
     commands.add_command(command)
 
 

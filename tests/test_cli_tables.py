@@ -1,0 +1,373 @@
+"""`simhash-dedup tables` as its users meet it: what goes in, what comes out, what is said when something is wrong."""
+
+import gzip
+import json
+import signal
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+import zstandard
+
+from simhash.compressed import TableSet
+from simhash.compressed import keys as arrays
+from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
+from simhash.profiles import DEFAULT
+from simhash.tables import design
+from tests.pages import flipped
+from tests.stream import until
+from tests.test_cli import run, started
+from worker import verdict
+from worker.cli import tables as command
+from worker.cli.main import main
+from worker.designs import automatic_design
+from worker.table_source import bare_design
+
+RANDOM = Random(1)
+STORED = [RANDOM.getrandbits(64) for _ in range(3000)]
+
+
+@pytest.fixture
+def say(monkeypatch, capsys):
+    """Run a command in this process: exit code, standard output, standard error."""
+
+    def run_here(*arguments):
+        monkeypatch.setattr(sys, "argv", ["simhash-dedup", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return run_here
+
+
+def hex_lines(values, digits=16):
+    return "".join(f"{value:0{digits}x}\n" for value in values).encode()
+
+
+def page(number, unique=True, **fields):
+    random = Random(number)
+    empty = number % 7 == 0
+    made = {
+        "url": f"http://example.com/{number}",
+        "id": None,
+        "verdict": "unique" if unique else "duplicate",
+        "match": None,
+        "fingerprint": None if empty else f"{random.getrandbits(64):016x}",
+        "verifier": None if empty else f"{random.getrandbits(224):056x}",
+        "digest": f"text:{number:032x}",
+        "features": 100,
+        "profile": "default/1",
+        "seq": number if unique else None,
+        "fetched_at": "2026-06-01T00:00:00Z",
+        "observation": f"{random.getrandbits(128):032x}",
+        "source": {"topic": "pages", "partition": 0, "offset": number, "timestamp": 1_000_000 * number},
+    }
+    return made | fields
+
+
+def lines_of(pages):
+    return b"".join(json.dumps(one).encode() + b"\n" for one in pages)
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    """A file of 60 verdicts, every fifth a duplicate."""
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(lines_of(page(number, unique=number % 5 != 0) for number in range(1, 61)))
+    return path
+
+
+@pytest.fixture
+def archive(say, verdicts, tmp_path):
+    assert say("tables", "build", verdicts, "--out", tmp_path / "archive", "-q")[0] == 0
+    return tmp_path / "archive"
+
+
+def all_of(directory):
+    tables = TableSet(directory)
+    return sorted(key for keys in tables.fingerprints() for key in arrays.to_ints(keys, tables.relation.design.bits))
+
+
+# Building ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstandard.compress])
+def test_fingerprints_of_a_text_file_are_found_again(say, tmp_path, packed):
+    path = tmp_path / "fingerprints"
+    path.write_bytes(packed(hex_lines(STORED)))
+    code, _, told = say("tables", "build", path, "--out", tmp_path / "out", "--memory", "64KiB", "--block", 64)
+    assert code == 0
+    assert "3,000 fingerprints" in told
+    assert all_of(tmp_path / "out") == sorted(STORED)
+    queries = [flipped(value, 64, 3, RANDOM) for value in STORED[:20]]
+    code, found, _ = say("tables", "lookup", tmp_path / "out", *(f"{query:016x}" for query in queries))
+    assert code == 0
+    for stored, query, line in zip(STORED, queries, map(json.loads, found.splitlines()), strict=False):
+        assert line == {
+            "fingerprint": f"{query:016x}",
+            "matches": [{"fingerprint": f"{stored:016x}", "distance": 3}],
+        }
+    assert say("tables", "verify", tmp_path / "out")[:2] == (0, f"{tmp_path / 'out'}: all is well\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "bits", "expected"),
+    [
+        (b"00ff\r\n\r\n  0001  \r\nABCD", 16, [1, 255, 0xABCD]),
+        (b"\n\n00ff\n", 16, [255]),
+        (hex_lines([5, 6], 32), 128, [5, 6]),
+        (hex_lines([5, 6, 6], 64), 256, [5, 6, 6]),
+        (b"", 64, []),
+    ],
+)
+def test_lines_may_be_of_any_width_and_untidy(say, tmp_path, content, bits, expected):
+    path = tmp_path / "fingerprints"
+    path.write_bytes(content)
+    wide = ["--bits", bits] if not content else []
+    assert say("tables", "build", path, "--out", tmp_path / "out", *wide)[0] == 0
+    assert TableSet(tmp_path / "out").relation.design.bits == bits
+    assert all_of(tmp_path / "out") == expected
+
+
+def test_widths_that_are_no_digits_are_told(say, tmp_path):
+    path = tmp_path / "fingerprints"
+    path.write_bytes(b"1ff\n001\n")
+    assert say("tables", "build", path, "--out", tmp_path / "out", "--bits", 9)[0] == 0
+    assert all_of(tmp_path / "out") == [1, 0x1FF]
+
+
+def test_unique_verdicts_become_records_under_the_profiles_relation(archive):
+    tables = TableSet(archive)
+    unique = [page(number) for number in range(1, 61) if number % 5]
+    assert tables.relation.design == automatic_design(DEFAULT.k, 64, 0)
+    assert (tables.relation.reach, tables.relation.bands) == (DEFAULT.reach, 3)
+    assert tables.profile == json.loads(json.dumps(DEFAULT.recipe()))
+    stored = {record.url: (fingerprint, record) for fingerprint, record in tables.scan()}
+    assert set(stored) == {one["url"] for one in unique}
+    for one in unique:
+        fingerprint, record = stored[one["url"]]
+        assert verdict.hexadecimal(fingerprint, 64) == one["fingerprint"]
+        assert verdict.hexadecimal(record.verifier, 224) == one["verifier"]
+        assert (record.seq, record.digest, record.observation.hex()) == (one["seq"], one["digest"], one["observation"])
+        assert record.inserted_ms == one["source"]["timestamp"]
+
+
+def test_a_record_without_a_timestamp_is_as_old_as_its_fetch(say, tmp_path):
+    source = {"topic": "file:x", "partition": 0, "offset": 0, "timestamp": None}
+    path = tmp_path / "v.jsonl"
+    path.write_bytes(lines_of([page(1, source=source), page(2, source=source, fetched_at=None)]))
+    assert say("tables", "build", path, "--out", tmp_path / "out")[0] == 0
+    ages = {record.url: record.inserted_ms for _, record in TableSet(tmp_path / "out").scan()}
+    assert ages == {"http://example.com/1": 1_780_272_000_000, "http://example.com/2": 0}
+
+
+def export(records, end=True, parts="10"):
+    shape = {"reach": 12, "verifier_reach": 20, "verifier_bits": 128, "bands": 3, "bucket_bits": 4, "capacity": 10}
+    first = IndexRow(1, 2, "g", {"name": "mine", "version": 3}, design(parts).describe(), seq=9, documents=9, **shape)
+    rows = [
+        RecordRow(n, 5, f"{n:016x}", f"{n:056x}", "text:" + "ab" * 8, "cd" * 8, f"http://{n}/", None, None)
+        for n in records
+    ]
+    return b"".join(map(encoded, [first, *rows, MarkRow("pages", 0, 7), *([EndRow(len(rows), 1, 0)] if end else [])]))
+
+
+def test_an_export_keeps_the_indexs_own_relation(say, tmp_path):
+    path = tmp_path / "export.jsonl.zst"
+    path.write_bytes(zstandard.compress(export(range(1, 8))))
+    assert say("tables", "build", path, "--out", tmp_path / "out")[0] == 0
+    tables = TableSet(tmp_path / "out")
+    assert (tables.relation.design, tables.profile) == (design("10"), {"name": "mine", "version": 3})
+    assert all_of(tmp_path / "out") == list(range(1, 8))
+    assert {record.observation for _, record in tables.scan()} == {b"\xcd" * 8}
+
+
+def test_an_export_that_was_cut_off_is_refused_also_when_it_is_tried_again(say, tmp_path):
+    path = tmp_path / "export.jsonl"
+    path.write_bytes(export(range(1, 8), end=False))
+    for _ in range(2):
+        code, _, told = say("tables", "build", path, "--out", tmp_path / "out", "--memory", "1KiB")
+        assert code == 3
+        assert "was cut off: its last row is not the end of an export" in told
+
+
+def test_tables_are_chosen_so_that_a_probe_reads_one_block():
+    names = {count: bare_design(count, 64).name for count in (0, 10**6, 10**8, 8 * 10**9, 10**12)}
+    assert names == {0: "4", 10**6: "4", 10**8: "6", 8 * 10**9: "10", 10**12: "20"}
+
+
+def test_a_stopped_build_says_so_and_goes_on(say, tmp_path, monkeypatch):
+    path, out = tmp_path / "fingerprints", tmp_path / "out"
+    path.write_bytes(hex_lines(STORED))
+    build = ("tables", "build", path, "--out", out, "--memory", "8KiB")
+    taken_in, stages = command.build, []
+
+    def terminated(*arguments):
+        *rest, on_progress = arguments
+
+        def step(stage, done, total):
+            stages.append(stage)
+            if stages.count("sorting") == 1:
+                signal.raise_signal(signal.SIGTERM)
+            on_progress(stage, done, total)
+
+        return taken_in(*rest, step)
+
+    monkeypatch.setattr(command, "build", terminated)
+    code, _, told = say(*build)
+    assert (code, (out / "building").is_dir()) == (130, True)
+    assert f"stopped; the same command goes on with what is in {out}" in told
+    monkeypatch.setattr(command, "build", taken_in)
+    assert "unfinished build of something else" in say(*build, "--block", 9)[2]
+    assert say(*build)[0] == 0
+    assert all_of(out) == sorted(STORED)
+    assert not (out / "building").exists()
+
+
+def test_a_killed_build_goes_on_to_the_same_tables(tmp_path):
+    path, out = tmp_path / "fingerprints", tmp_path / "out"
+    path.write_bytes(hex_lines(STORED * 8))
+    build = ("tables", "build", path, "--memory", "16KiB", "--threads", 1, "-q", "--out")
+    process = started(*build, out)
+    until(lambda: list(out.glob("building/table-00.sdt-*")), "the first sorted run")
+    process.kill()
+    process.wait()
+    assert not (out / "manifest.json").exists()
+    assert run(*build, out).returncode == 0
+    assert run(*build, tmp_path / "undisturbed").returncode == 0
+    names = {file.name for file in out.iterdir()}
+    assert names == {file.name for file in (tmp_path / "undisturbed").iterdir()}
+    assert all((out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes() for name in names)
+
+
+# Asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lookup_shows_the_records(say, archive):
+    one = page(1)
+    near = f"{int(one['fingerprint'], 16) ^ 5:016x}"
+    code, found, _ = say("tables", "lookup", archive, near)
+    (match,) = json.loads(found)["matches"]
+    assert (code, match["distance"], match["fingerprint"]) == (0, 2, one["fingerprint"])
+    (record,) = match["records"]
+    assert {name: record[name] for name in ("url", "seq", "verifier", "digest")} == {
+        name: one[name] for name in ("url", "seq", "verifier", "digest")
+    }
+    assert say("tables", "lookup", archive, near, "--k", 1)[:2] == (
+        1,
+        json.dumps({"fingerprint": near, "matches": []}, separators=(",", ":")) + "\n",
+    )
+
+
+def test_standard_input_is_looked_up_line_by_line(archive):
+    wanted = [page(number)["fingerprint"] for number in range(1, 40) if number % 7]
+    done = run("tables", "lookup", archive, "-", input="\n\n".join(wanted))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["fingerprint"] for line in lines] == wanted
+    assert [bool(line["matches"]) for line in lines] == [number % 5 != 0 for number in range(1, 40) if number % 7]
+
+
+# Merging -----------------------------------------------------------------------------------------------------------
+
+
+def urls(directory):
+    return sorted(record.url for _, record in TableSet(directory).scan())
+
+
+def test_a_merge_leaves_out_what_has_expired_or_is_taken_down(say, archive, tmp_path, monkeypatch):
+    more = tmp_path / "more.jsonl"
+    more.write_bytes(lines_of(page(number) for number in range(56, 90)))
+    assert say("tables", "build", more, "--out", tmp_path / "more")[0] == 0
+    takedowns = tmp_path / "takedowns"
+    by_observation = Takedown("http://x/", 1, 2, page(63)["observation"][:16])
+    takedowns.write_bytes(b"http://example.com/62\n\n" + encoded(by_observation))
+    both = ("tables", "merge", archive, tmp_path / "more", "--out")
+    assert say(*both, tmp_path / "all")[0] == 0
+    expected = {number for number in range(1, 61) if number % 5} | set(range(56, 90))
+    assert urls(tmp_path / "all") == sorted(f"http://example.com/{number}" for number in expected)
+    monkeypatch.setattr(command, "_today_ms", lambda: 86_400_000)
+    code, _, told = say(*both, tmp_path / "some", "--max-age", "86370s", "--min-seq", 32, "--forget", takedowns)
+    kept = {number for number in expected if number >= 32} - {62, 63}
+    assert urls(tmp_path / "some") == sorted(f"http://example.com/{number}" for number in kept)
+    assert f"{48 + 34 - len(kept)} records left out" in told
+    assert code == 0
+    assert say("tables", "verify", tmp_path / "all", tmp_path / "some")[0] == 0
+
+
+def test_bare_tables_merge_into_any_design(say, tmp_path):
+    for name, values in (("a", STORED[:1000]), ("b", STORED[500:])):
+        (tmp_path / f"{name}.txt").write_bytes(hex_lines(values))
+        assert say("tables", "build", tmp_path / f"{name}.txt", "--out", tmp_path / name)[0] == 0
+    merged = ("tables", "merge", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "m")
+    assert say(*merged, "--design", "10")[0] == 0
+    assert all_of(tmp_path / "m") == sorted(STORED[:1000] + STORED[500:])
+    assert TableSet(tmp_path / "m").relation.design == design("10")
+    assert "need records" in say(*merged, "--max-age", "1d")[2]
+
+
+# What is wrong -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "message"),
+    [
+        (b"00ff\n00fg\n", [], 3, "in.txt, line 2: b'00fg' is no fingerprint of 4 digits, 16 bits"),
+        (b"00ff\n0x0f\n", [], 3, "line 2"),
+        (b"00ff\n0_0f\n", [], 3, "line 2"),
+        (b"00ff\n00fff\n", [], 3, "line 2"),
+        (b"1ff\n3ff\n", ["--bits", "9"], 3, "line 2"),
+        (b"{}\n", [], 3, "first line: neither a fingerprint, a verdict nor an export"),
+        (lines_of([page(1), {}]), [], 3, "in.txt, line 2: Object missing required field `url`"),
+        (lines_of([page(1), page(2, profile="x/1")]), [], 3, "line 2: a verdict of profile x/1, not default/1"),
+        (lines_of([page(1, profile="x/1")]), [], 3, "no profile is named 'x'"),
+        (lines_of([page(1, profile="default/9")]), [], 3, "has version 1 here, the verdicts have 9"),
+        (lines_of([page(1, seq=None)]), [], 3, "line 1: a unique page has a seq"),
+        (lines_of([page(1)]), ["--bits", "64"], 3, "leave --bits out"),
+        (lines_of([page(1)]), ["--profile", "x"], 2, "--profile: no profile is named 'x'"),
+        (lines_of([page(1)]), ["--design", "2c1"], 3, "guarantees 1 bits, profile default needs 3"),
+        (b"00ff\n", ["--design", "x"], 2, "--design: unknown design 'x'"),
+        (b"00ff\n", ["--memory", "x"], 2, "'x' is no number of bytes"),
+        (gzip.compress(b"00ff\n" * 1000)[:-20], [], 3, "in.txt"),
+    ],
+)
+def test_what_is_wrong_with_an_input_is_said_with_its_line(say, tmp_path, content, options, code, message):
+    path = tmp_path / "in.txt"
+    path.write_bytes(content)
+    ended, _, told = say("tables", "build", path, "--out", tmp_path / "out", *options)
+    assert message in told
+    assert "Traceback" not in told
+    assert ended == code
+
+
+def test_what_is_wrong_with_a_place_is_said(say, archive, verdicts, tmp_path):
+    assert "no such file" in say("tables", "build", tmp_path / "none", "--out", tmp_path / "o")[2].lower()
+    assert "is no regular file" in say("tables", "build", tmp_path, "--out", tmp_path / "o")[2]
+    assert "holds a set of tables already" in say("tables", "build", verdicts, "--out", archive)[2]
+    assert "is not empty" in say("tables", "build", verdicts, "--out", tmp_path)[2]
+    code, _, told = say("tables", "lookup", tmp_path, "00ff")
+    assert (code, "holds no compressed tables" in told) == (3, True)
+    assert "'00ff' is no fingerprint of these tables: 16" in say("tables", "lookup", archive, "00ff")[2]
+    assert (
+        "line 1: neither a URL nor a takedown"
+        in say("tables", "merge", archive, "--out", tmp_path / "o", "--forget", verdicts)[2]
+    )
+
+
+def test_damage_is_told_with_file_and_block(say, archive):
+    path = Path(archive) / "table-02.sdt"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    code, found, _ = say("tables", "verify", archive)
+    assert code == 1
+    assert f"{path}: block 0 of 1 (bytes " in found
+    code, _, told = say("tables", "lookup", archive, "00" * 8)
+    assert (code, told.count("\n")) == (3, 1)
+    assert f"{path}: block 0 of 1" in told
+
+
+@pytest.mark.parametrize("name", ["build", "merge", "lookup", "verify"])
+def test_every_command_teaches_by_example(say, name):
+    assert f"simhash-dedup tables {name} " in say("tables", name, "--help")[1]
