@@ -73,7 +73,7 @@ def verdicts(path):
         (["file"], ["--state ./seen", '{"url": …', "[default: all cores]", "[default: 1000000]", "OUT.rejected.jsonl"]),
         (["topics"], ["--dry-run", "--partitions 24"]),
         (["inspect"], ["57a843f31c06a026", "--json"]),
-        (["tables", "build"], ["--memory 2GiB", "one hexadecimal fingerprint a line", "goes on"]),
+        (["tables", "build"], ["--memory 2GiB", "stopped or killed goes on", "default: 512"]),
         (["index", "rewind"], ["rewind pages --partition 3 --to 1200", "Stop all workers"]),
     ],
 )

@@ -48,7 +48,7 @@ class Listed:
 
 
 def record(page, seq):
-    return Record(seq, 1000 * seq, page.observation, page.verifier, page.digest, page.url, page.id, page.fetched_at)
+    return Record.of(page, seq, 1000 * seq)
 
 
 def nothing(*_):
@@ -212,7 +212,7 @@ def test_neighbours_are_those_of_an_index(tmp_path):
     pages = crowd(300, Random(4), short_share=0)
     index = MemoryIndex(IndexSpec({}, relation(design("10"), verifier_reach=0), 4, 1000))
     index.check_and_insert(pages, {})
-    kept = [page for page in pages if any(r.observation == page.observation for _, r in index.scan())]
+    kept = [page for page in pages if any(r.is_of(page) for _, r in index.scan())]
     tables = built(tmp_path / "set", kept, rule)
     for page in pages[:50]:
         found = [(n.distance, n.record.seq, n.fingerprint) for n in tables.neighbours(page.fingerprint)]

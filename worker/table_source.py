@@ -24,7 +24,7 @@ from simhash.compressed import keys as arrays
 from simhash.compressed.keys import Keys
 from simhash.compressed.reading import verifier_bytes
 from simhash.errors import ProfileError
-from simhash.index import Record, Relation
+from simhash.index import Entry, Record, Relation
 from simhash.index.rows import EndRow, IndexRow, RecordRow, decoded
 from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile
@@ -47,7 +47,7 @@ _DIGITS[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
 _DIGITS[np.frombuffer(b"abcdef", np.uint8)] = np.arange(10, 16)
 _DIGITS[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
-Entry = tuple[int | None, Record]
+Stored = tuple[int | None, Record]
 
 
 @dataclass
@@ -226,7 +226,7 @@ class VerdictFile:
             found = (self._entry(number, line, label) for number, line in some if line.strip())
             yield Batch(len(some), records=[entry for entry in found if entry is not None])
 
-    def _entry(self, number: int, line: bytes, label: str) -> Entry | None:
+    def _entry(self, number: int, line: bytes, label: str) -> Stored | None:
         try:
             page = verdict.decode(line)
             if page.profile != label:
@@ -236,24 +236,17 @@ class VerdictFile:
             raise InputError(f"{self.file.path}, line {number}: {error}") from error
 
 
-def _entry_of(page: verdict.Verdict) -> Entry | None:
+def _entry_of(page: verdict.Verdict) -> Stored | None:
     """What an index would hold of a page with this verdict; None for a duplicate."""
     if page.verdict != "unique":
         return None
     if page.seq is None:
         raise ValueError("a unique page has a seq")
     fetched = page.source.timestamp if page.source.timestamp is not None else _milliseconds(page.fetched_at)
-    record = Record(
-        page.seq,
-        fetched,
-        bytes.fromhex(page.observation),
-        _number(page.verifier),
-        page.digest,
-        page.url,
-        page.id,
-        page.fetched_at,
-    )
-    return _number(page.fingerprint), record
+    fingerprint, verifier = _number(page.fingerprint), _number(page.verifier)
+    observation = bytes.fromhex(page.observation)
+    entry = Entry(observation, None, fingerprint, verifier, page.digest, page.url, page.id, page.fetched_at)
+    return fingerprint, Record.of(entry, page.seq, fetched)
 
 
 def _number(digits: str | None) -> int | None:
@@ -315,7 +308,7 @@ class ExportFile:
             raise InputError(f"{self.file.path}, line {number}: {error}") from error
 
 
-def _entry_of_row(row: RecordRow) -> Entry:
+def _entry_of_row(row: RecordRow) -> Stored:
     observation, verifier = bytes.fromhex(row.observation), _number(row.verifier)
     record = Record(row.seq, row.inserted_ms, observation, verifier, row.digest, row.url, row.id, row.fetched_at)
     return _number(row.fingerprint), record

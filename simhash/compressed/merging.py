@@ -89,16 +89,11 @@ class Merged:
         """All entries by key, then seq, and whether each is the first of its observation under its key."""
         ordered = heapq.merge(*(tables.scan() for tables in self.sets), key=_order)
         for _, under_one_key in groupby(ordered, key=lambda entry: _order(entry)[:2]):
-            seen: list[bytes] = []
+            seen: set[bytes] = set()
             for entry in under_one_key:
                 observation = entry[1].observation
-                yield entry, not any(_same(observation, other) for other in seen)
-                seen.append(observation)
-
-
-def _same(a: bytes, b: bytes) -> bool:
-    """Whether two observations, whole or shortened, are of one delivery."""
-    return a.startswith(b) or b.startswith(a)
+                yield entry, observation not in seen
+                seen.add(observation)
 
 
 def _order(entry: Entry) -> tuple[bool, int | str, int, int, int, bytes]:

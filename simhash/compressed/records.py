@@ -8,7 +8,7 @@ digest, and such records lie in a file of their own. Before compression a block 
     bodies   seq 8 | inserted ms 8 | verifier | msgpack [observation, tag and digest, url, id, fetched]
 
 with big-endian numbers in bodies. The verifier, its band keys behind it, has no bytes where there is none. Observation
-and digest may be whole or the first bytes of them: whoever stores records decides how much they need.
+and digest are as short as `Record` has them.
 """
 
 from __future__ import annotations
