@@ -19,6 +19,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     ByteSize,
+    DirectoryPath,
     Field,
     FilePath,
     SecretStr,
@@ -155,6 +156,9 @@ class Settings(BaseSettings):
     )
     documents: int = Field(
         10_000_000, ge=1, description="how many unique pages a new index is laid out for (not a limit)"
+    )
+    base: DirectoryPath | None = Field(
+        None, description="compressed tables of earlier crawls: what matches a page there is a duplicate; none: no base"
     )
     max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
     max_documents: int | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from simhash.errors import DesignError, ProfileError
+from simhash.errors import DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
 from simhash.index.redis import RedisIndex, encoding_advice, open_index
@@ -20,6 +20,7 @@ from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile
 from simhash.tables import Design
 from simhash.tables import design as find_design
+from worker.base import TableBase
 from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
 from worker.sentinel import SENTINEL_SCHEMES, sentinel_client
@@ -110,7 +111,18 @@ def connected_index(settings: Settings, profile: Profile, client: redis.Redis | 
     )
     for advice in encoding_advice(client):
         log.warning("Redis: %s", advice)
+    if settings.base is not None:
+        index.judge_beside(_base(settings.base, index))
+    elif generation := index.base():
+        raise IndexMismatch(f"index {settings.index_name} is judged beside base {generation}: name it by `base`")
     return index
+
+
+def _base(place: Path, index: RedisIndex) -> TableBase:
+    try:
+        return TableBase(place, index.spec.profile, index.spec.relation)
+    except TableFault as error:
+        raise IndexMisconfigured(f"base: {error}") from error
 
 
 def retention(settings: Settings) -> Retention:

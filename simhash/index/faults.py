@@ -23,6 +23,10 @@ _REBUILD = (
 )
 
 
+class BaseMoved(IndexFault):
+    """The index is judged beside another base now; the message is its generation."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the driver's errors into IndexFaults."""
@@ -46,6 +50,8 @@ def _fault(message: str) -> IndexFault:
     if kind == "STALE":
         journal, _, mark = rest.rpartition(" ")
         return StaleObservation(f"a page below the committed mark {mark} of {journal} was handed in")
+    if kind == "BASE":
+        return BaseMoved(rest)
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {_REBUILD}")
     if kind == "GENERATION":

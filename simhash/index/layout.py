@@ -253,6 +253,25 @@ class Layout:
             Duplicate(data[5], self.record(data[6:], entry.digest if entry.fingerprint is None else None)), candidates
         )
 
+    def answered(self, decision: Unique | Duplicate, entry: Entry) -> bytes:
+        """An answer as the script would give it: what a base decides on a page."""
+        if isinstance(decision, Unique):
+            return struct.pack(">Ic6s", 1, b"u", decision.seq.to_bytes(SEQ_BYTES))
+        match = decision.match
+        of_match = Entry(
+            match.observation,
+            None,
+            entry.fingerprint,
+            match.verifier,
+            match.digest,
+            match.url,
+            match.id,
+            match.fetched_at,
+        )
+        head = struct.pack(">IcB", 1, b"d", decision.distance)
+        numbers = match.seq.to_bytes(SEQ_BYTES) + match.inserted_ms.to_bytes(TIME_BYTES)
+        return head + numbers + self.body(of_match)
+
     def for_script(self) -> bytes:
         """What the script must know of the layout: JSON."""
         relation = self.spec.relation

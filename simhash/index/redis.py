@@ -10,16 +10,21 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import redis
 
 from simhash.errors import IndexMisconfigured, IndexMismatch
+from simhash.index.base import FIELD as BASE_FIELD
+from simhash.index.base import NONE as NO_BASE
+from simhash.index.base import Base, Beside
+from simhash.index.faults import BaseMoved
 from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
 from simhash.index.interface import (
     FORMAT,
     Answer,
+    Duplicate,
     Entry,
     IndexSpec,
     Neighbour,
@@ -43,6 +48,13 @@ _PARTS = ("call", "bits", "records", "retention", "judging", "journals", "batch"
 _FOLDER = resources.files("simhash.index").joinpath("script")
 _SCRIPT = "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in _PARTS)
 _json = msgspec.json.Encoder(order="sorted")
+
+
+class Known(NamedTuple):
+    """What a base answers, before the index is asked: its generation, and for each page an answer's bytes or None."""
+
+    generation: str
+    answers: Sequence[bytes | None]
 
 
 class RedisIndex:
@@ -76,6 +88,7 @@ class RedisIndex:
         self._script: Any = self._client.register_script(_SCRIPT)
         self._fixed = [generation, self._layout.for_script(), self._layout.permutations()]
         self._call_pages = MAX_CALL_PAGES // 4
+        self._beside: Beside | None = None
 
     @property
     def spec(self) -> IndexSpec:
@@ -86,12 +99,38 @@ class RedisIndex:
         """See `Index.check_and_insert`; several calls when the batch is large, each atomic."""
         answers: list[Answer] = []
         self._safekeeping.begin()
+        known = self._known(entries)
         while len(answers) < len(entries):
-            some = entries[len(answers) : len(answers) + self._call_pages]
+            some = slice(len(answers), len(answers) + self._call_pages)
             started = time.perf_counter()
-            answers += self._call(some, committed)
-            self._adapt(len(some), time.perf_counter() - started)
+            try:
+                answers += self._call(entries[some], committed, Known(known.generation, known.answers[some]))
+            except BaseMoved as error:
+                self._follow(error)
+                known = self._known(entries)
+            self._adapt(len(entries[some]), time.perf_counter() - started)
         return answers
+
+    def judge_beside(self, base: Base) -> None:
+        """Ask a base before the index, from now on; an index that has none yet takes it.
+
+        Raises:
+            IndexMismatch: the index is judged beside another.
+        """
+        with translated():
+            self._beside = Beside(self._client, self._layout.meta, base)
+            self._beside.begin()
+
+    def base(self) -> str:
+        """The generation of the base that the index is judged beside; "": none."""
+        with translated():
+            stored: bytes | None = self._client.hget(self._layout.meta, BASE_FIELD)
+        return (stored or b"").decode()
+
+    def announce_base(self, generation: str) -> None:
+        """Say beside which base the index is judged from now on ("": none). No worker may be running."""
+        with translated():
+            self._client.hset(self._layout.meta, BASE_FIELD, generation)
 
     def mark(self, partition: Partition) -> int | None:
         """See `Index.mark`."""
@@ -170,9 +209,10 @@ class RedisIndex:
         with translated():
             self._safekeeping.replicated()
 
-    def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+    def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known) -> list[Answer]:
         numbers, partitions = self._partitions(entries, committed)
         pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
+        decided = {n: answer for n, answer in enumerate(known.answers, start=1) if answer}
         call = {
             "history": self._safekeeping.expected(),
             "now_ms": self._clock() if self._clock else -1,
@@ -180,13 +220,40 @@ class RedisIndex:
             "max_documents": _or_minus_one(self._retention.max_documents),
             "expire_budget": EXPIRE_PER_PAGE * len(entries),
             "partitions": partitions,
+            "base": known.generation,
+            "decided": list(decided),
         }
+        fixed = [*self._fixed, msgspec.json.encode(call)]
         with translated():
-            found = self._script(keys=[self._layout.meta], args=[*self._fixed, msgspec.json.encode(call), *pages])
+            found = self._script(keys=[self._layout.meta], args=[*fixed, *pages, *decided.values()])
         answers = [self._layout.answer(a, e) for a, e in zip(found, entries, strict=True)]
-        for decision in (answer.decision for answer in answers):
-            self._safekeeping.told(decision.seq if isinstance(decision, Unique) else decision.match.seq)
+        for answer, of_base in zip(answers, known.answers, strict=True):
+            if not of_base:
+                self._tell(answer.decision)
         return answers
+
+    def _tell(self, decision: Unique | Duplicate) -> None:
+        """Note a number that the index has given. A match's may be the base's, from the journal."""
+        if isinstance(decision, Unique):
+            self._safekeeping.told(decision.seq)
+        elif self._beside is None:
+            self._safekeeping.told(decision.match.seq)
+
+    def _known(self, entries: Sequence[Entry]) -> Known:
+        """What the base answers."""
+        if self._beside is None:
+            return Known(NO_BASE, [None] * len(entries))
+        with translated():
+            base = self._beside.current()
+        found = zip(entries, base.decisions(entries), strict=True)
+        return Known(base.generation, [self._layout.answered(d, entry) if d else None for entry, d in found])
+
+    def _follow(self, error: BaseMoved) -> None:
+        """Another worker judges beside another base: do the same."""
+        if self._beside is None:
+            raise IndexMismatch(f"the index is judged beside base {error}: name it by the setting `base`") from error
+        with translated():
+            self._beside.follow()
 
     def _partitions(
         self, entries: Sequence[Entry], committed: Mapping[Partition, int]

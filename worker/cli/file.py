@@ -31,6 +31,7 @@ NAMES = (
     "profile",
     "design",
     "documents",
+    "base",
     "max_age",
     "max_documents",
     "max_page_bytes",

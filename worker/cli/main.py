@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from simhash import native
+from worker.cli.base import base
 from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
@@ -63,6 +64,7 @@ def commands() -> None:
     """
 
 
+index.add_command(base)
 for command in (run, file, topics, index, inspect, evaluate, tables):
     commands.add_command(command)
 

@@ -1,12 +1,14 @@
 -- The batch ------------------------------------------------------------------------------------------------------
 
 local pages, partitions, answers = {}, {}, {}
-for n = FIRST_PAGE, #ARGV do
+local last_page = #ARGV - #asked.decided
+for n = FIRST_PAGE, last_page do
   local page = {argument = ARGV[n]}
   page.kind, page.partition, page.offset, page.observation, page.body, page.at =
     unpack_struct('>c1I2c6c16I2c0', ARGV[n])
   pages[n - FIRST_PAGE + 1] = page
 end
+for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
 for i, row in ipairs(asked.partitions) do partitions[i] = opened(row) end
 local stale = sort_pages(partitions, pages)
 if stale then return stale end

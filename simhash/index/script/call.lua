@@ -7,12 +7,14 @@
 -- ARGV[1]  generation
 -- ARGV[2]  layout: JSON, see Layout.for_script
 -- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
--- ARGV[4]  call: JSON {history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions}; each
---          partition [journal key, committed offset or -1]
+-- ARGV[4]  call: JSON {history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions, base,
+--          decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
+--          decided: numbers of the pages (from 1) that are known from it
 -- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
 --          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
 --               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
+--           behind the pages: what the base answers for each of the decided ones, as it would be returned
 -- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
 -- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record.
 
@@ -26,17 +28,18 @@ local byte, sub, char = string.byte, string.sub, string.char
 local bxor = bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base')
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
 end
 local function server_is(id) return string.find(call('INFO', 'replication'), 'master_replid:' .. id, 1, true) end
 
--- The index's history and this server's own replication id must be those that the caller counts on (history.lua).
--- Operators' tools, which tell no verdicts, count on none.
+-- The index's history and this server's own replication id must be those that the caller counts on (history.lua), and
+-- so must be the base. Operators' tools, which tell no verdicts, count on none.
 if asked.history and not (meta[4] == asked.history and server_is(sub(asked.history, 14))) then
   return redis.error_reply('HISTORY')
 end
+if asked.base and (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
 local seq, documents = tonumber(meta[2]), tonumber(meta[3])
 
 local now = asked.now_ms

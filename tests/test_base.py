@@ -1,0 +1,207 @@
+"""A base of earlier crawls before the index: one relation over both, one base for all workers, replays unchanged."""
+
+import json
+from random import Random
+
+import pytest
+
+from simhash.compressed import Batch, Effort, Holding, Plan, build
+from simhash.compressed.reading import verifier_bytes
+from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.index import Duplicate, Partition, Position, Record, Relation, Unique
+from simhash.index.redis import open_index
+from simhash.profiles import DEFAULT
+from simhash.tables import design
+from tests.pages import crowd
+from tests.stream import Stream, json_page, texts
+from worker import base as bases
+from worker.base import TableBase
+
+PROFILE = {"name": "made-up", "version": 1}
+RULE = Relation(design("4"), 6, 14, bands=2)
+
+
+class Stored:
+    """Pages as records, numbered from 1: a source of tables."""
+
+    def __init__(self, pages):
+        self.pages = pages
+
+    def batches(self, skip):
+        found = [(page.fingerprint, Record.of(page, n, n)) for n, page in enumerate(self.pages, 1)]
+        yield Batch(len(found) - skip, records=found[skip:])
+
+
+def built(directory, pages, rule=RULE, profile=PROFILE):
+    plan = Plan(profile, Holding(rule.design.bits, True, verifier_bytes(rule), rule.bands), lambda _: rule, "job")
+    build(directory, Stored(pages), plan, Effort(), lambda *_: None)
+    return directory
+
+
+def placed(tmp_path, pages, name="first"):
+    """Tables of `pages`, and the name under which workers know them."""
+    link = tmp_path / "base"
+    link.unlink(missing_ok=True)
+    link.symlink_to(built(tmp_path / name, pages))
+    return link
+
+
+def index_of(client, name, rule=RULE):
+    return open_index(client, name, PROFILE, rule, 1000)
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Look for newer tables at every call."""
+    monkeypatch.setattr(bases, "LOOK_SECONDS", 0.0)
+
+
+@pytest.fixture
+def pages():
+    found = crowd(240, Random(6), 64)
+    return [
+        type(page)(
+            page.observation, Position(Partition("pages", 0), n), page.fingerprint, page.verifier, page.digest, page.url
+        )
+        for n, page in enumerate(found)
+    ]
+
+
+def expected(old, new, rule=RULE):
+    """By brute force: the oldest page of the base that matches, else the oldest that was unique since."""
+    unique, answers = [], []
+    for page in new:
+        match = next((other for other in [*old, *unique] if rule.matches(page, other)), None)
+        answers.append(match.url if match else None)
+        if match is None:
+            unique.append(page)
+    return answers
+
+
+def named(answers):
+    return [a.decision.match.url if isinstance(a.decision, Duplicate) else None for a in answers]
+
+
+def test_pages_are_judged_by_base_and_index_as_by_one(client, name, tmp_path, pages):
+    old, new = pages[:120], pages[120:]
+    index = index_of(client, name)
+    index.judge_beside(TableBase(placed(tmp_path, old), PROFILE, RULE))
+    wanted = expected(old, new)
+    assert sum(url in {p.url for p in old} for url in wanted) >= 20, "matches in the base"
+    assert sum(url in {p.url for p in new} for url in wanted) >= 5, "matches since"
+    found = index.check_and_insert(new, {})
+    assert named(found) == wanted
+    by_url = {page.url: page for page in pages}
+    for page, answer in zip(new, found, strict=True):
+        if isinstance(answer.decision, Duplicate) and page.fingerprint is not None:
+            other = by_url[answer.decision.match.url]
+            assert answer.decision.distance == (page.fingerprint ^ other.fingerprint).bit_count()
+    assert index.documents() == sum(url is None for url in wanted), "only what is new lies in the index"
+
+
+def test_a_page_of_the_base_that_comes_again_keeps_its_verdict(client, name, tmp_path, pages):
+    """After an announced rewind: itself is no duplicate of itself."""
+    index = index_of(client, name)
+    unique = [page for page, url in zip(pages, expected([], pages), strict=True) if url is None]
+    index.judge_beside(TableBase(placed(tmp_path, unique), PROFILE, RULE))
+    answers = index.check_and_insert(unique, {})
+    assert [answer.decision for answer in answers] == [Unique(seq) for seq in range(1, len(unique) + 1)]
+    assert index.documents() == 0
+
+
+def test_a_replay_gets_its_first_decision_though_the_base_has_moved_on(client, name, tmp_path, pages, eager):
+    old, new = pages[:120], pages[120:]
+    index = index_of(client, name)
+    index.judge_beside(TableBase(placed(tmp_path, old[:60]), PROFILE, RULE))
+    first = index.check_and_insert(new, {})
+    placed(tmp_path, old, "second")
+    assert named(index.check_and_insert(new, {})) == named(first)
+    assert index.base() == TableBase(tmp_path / "base", PROFILE, RULE).generation, "moved"
+    assert named(first) != expected(old, new), "the new base would answer otherwise"
+
+
+def test_a_page_that_was_unique_before_its_match_came_stays_unique(client, name, tmp_path, pages, eager):
+    """Also when its journal is gone: its own record says so."""
+    old, new = pages[:120], pages[120:]
+    index = index_of(client, name)
+    index.judge_beside(TableBase(placed(tmp_path, old[:1]), PROFILE, RULE))
+    first = index.check_and_insert(new, {})
+    index.check_and_insert([], {Partition("pages", 0): 240})
+    index.rewind(Partition("pages", 0), 0)
+    client.hdel(f"{name}:j:pages:0", *[p.position.offset.to_bytes(6) for p in new])
+    placed(tmp_path, old, "second")
+    again = index.check_and_insert(new, {})
+    kept = [a.decision for a in first if isinstance(a.decision, Unique)]
+    assert [a.decision for a, b in zip(again, first, strict=True) if isinstance(b.decision, Unique)] == kept
+
+
+def test_all_workers_judge_beside_one_base(client, name, tmp_path, pages, eager):
+    ours, theirs = index_of(client, name), index_of(client, name)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    ours.judge_beside(TableBase(placed(here, pages[:50]), PROFILE, RULE))
+    theirs.judge_beside(TableBase(placed(there, pages[:50]), PROFILE, RULE))
+    placed(here, pages[:80], "second")
+    ours.check_and_insert(pages[100:110], {})
+    with pytest.raises(IndexUnreachable, match="waiting for it"):
+        theirs.check_and_insert(pages[110:120], {})
+    placed(there, pages[:80], "second")
+    wanted = expected(pages[:80], pages[100:120])
+    assert named(theirs.check_and_insert(pages[110:120], {})) == wanted[10:]
+
+
+def test_a_worker_with_another_base_or_without_one_is_refused(client, name, tmp_path, pages):
+    index_of(client, name).judge_beside(TableBase(placed(tmp_path, pages[:50]), PROFILE, RULE))
+    other = TableBase(built(tmp_path / "other", pages[:40]), PROFILE, RULE)
+    with pytest.raises(IndexMismatch, match="index base"):
+        index_of(client, name).judge_beside(other)
+    with pytest.raises(IndexMismatch, match="`base`"):
+        index_of(client, name).check_and_insert(pages[60:70], {})
+    index = index_of(client, name)
+    index.announce_base(other.generation)
+    index.judge_beside(other)
+    assert named(index.check_and_insert(pages[60:70], {})) == expected(pages[:40], pages[60:70])
+
+
+def test_a_base_of_another_recipe_or_of_bare_fingerprints_is_refused(tmp_path, pages):
+    tables = built(tmp_path / "set", pages[:20])
+    with pytest.raises(IndexMismatch, match="profile"):
+        TableBase(tables, {"name": "another"}, RULE)
+    with pytest.raises(IndexMismatch, match="reach"):
+        TableBase(tables, PROFILE, Relation(design("4"), 5, 14, bands=2))
+    with pytest.raises(IndexMismatch, match="design"):
+        TableBase(tables, PROFILE, Relation(design("15"), 6, 14, bands=2))
+
+
+def test_a_worker_names_pages_of_its_base(kafka_server, redis_server, name, tmp_path):
+    """The whole way: a first crawl's verdicts become tables, a second crawl on a new index is judged beside them."""
+    found = texts(120, Random(11))
+    first = Stream(f"{name}-first", kafka_server.bootstrap_servers, redis_server.url)
+    first.create()
+    first.send([json_page(n, text) for n, text in enumerate(found[:60])])
+    with_worker(first, 60)
+    verdicts = tmp_path / "verdicts.jsonl"
+    verdicts.write_text("".join(json.dumps(v) + "\n" for v in first.verdicts()))
+    archive = tmp_path / "archive"
+    done = first.command("tables", "build", str(verdicts), "--out", str(archive), "--design", "4")
+    assert done.returncode == 0, done.stderr
+    second = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"base": str(archive)})
+    second.create()
+    second.send([json_page(100 + n, text) for n, text in enumerate(found[30:])])
+    with_worker(second, 90)
+    again = second.verdicts()[:30]
+    assert {v["verdict"] for v in again} == {"duplicate"}
+    unique = {v["url"] for v in first.verdicts() if v["verdict"] == "unique"}
+    assert all(v["match"]["url"] in unique for v in again)
+    assert DEFAULT.name in again[0]["profile"]
+
+
+def with_worker(stream, count):
+    worker = stream.worker()
+    try:
+        stream.wait_for(count)
+        assert worker.stop()[0] == 0
+    finally:
+        worker.process.kill()
+        worker.process.wait()

@@ -1,0 +1,40 @@
+"""`simhash-dedup index base`: say beside which archive of compressed tables an index is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from worker.base import TableBase
+from worker.cli.index import opened
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True), required=False)
+@click.option("--none", "no_base", is_flag=True, help="from now on, judge without a base")
+@settings_options((*INDEX, *LOGGING))
+def base(directory: Path | None, no_base: bool, config: Path | None, **flags: Any) -> None:
+    """Show the index's base, or announce another one: the compressed tables in DIRECTORY.
+
+    Workers take a new index for the base in their settings, and move on when newer tables come to lie in its place
+    while they run. Any other change must be announced, because pages that are new beside one base may be duplicates
+    beside another. Stop all workers first.
+
+    \b
+      simhash-dedup index base                 # show it
+      simhash-dedup index base /archive/2026   # judge beside these from now on
+      simhash-dedup index base --none
+    """
+    if directory and no_base:
+        raise click.UsageError("give a DIRECTORY or --none, not both")
+    index = opened(settings_of(config, flags))
+    before = index.base() or "none"
+    if directory is None and not no_base:
+        click.echo(before)
+        return
+    after = TableBase(directory, index.spec.profile, index.spec.relation).generation if directory else ""
+    index.announce_base(after)
+    click.echo(f"base {before} replaced by {after or 'none'}")
