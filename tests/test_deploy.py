@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
@@ -214,11 +215,35 @@ def instructions(name: str) -> list[str]:
     return [line.removeprefix(name).strip() for line in dockerfile_lines() if line.startswith(f"{name} ")]
 
 
-def test_the_image_has_two_stages_and_no_root() -> None:
-    assert len(instructions("FROM")) == 2
+def stages() -> list[list[str]]:
+    """The Dockerfile's lines, stage by stage."""
+    lines = dockerfile_lines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("FROM ")]
+    return [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+
+
+def test_what_the_image_is_built_with_stays_behind_and_it_has_no_root() -> None:
+    *building, final = stages()
+    assert [line.partition(" AS ")[2] for line, *_ in building] == ["kernel", "build"]
+    assert not any(word in line for line in final for word in ("pip", "cargo", "rust"))
+    assert [line for line in final if line.startswith("COPY ")] == [
+        "COPY --from=build /opt/simhash-dedup /opt/simhash-dedup"
+    ]
     assert [user.split(":")[0] for user in instructions("USER")] == ["10001"]
-    last_stage = dockerfile_lines()[dockerfile_lines().index("FROM " + instructions("FROM")[1]) :]
-    assert not any("pip" in line for line in last_stage)
+    assert any(line.startswith("USER ") for line in final)
+
+
+def test_the_kernel_is_built_put_where_python_looks_and_asked_for() -> None:
+    kernel, build, _ = stages()
+    assert kernel[0].startswith("FROM rust:")
+    crate = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text())
+    built = f"/native/target/release/lib{crate['lib']['name']}.so"
+    (copied,) = [line.split()[2:] for line in build if line.startswith("COPY --from=kernel ")]
+    python = re.search(r"python:(3\.\d+)-slim", build[0])
+    assert python
+    place = f"/opt/simhash-dedup/lib/python{python[1]}/site-packages/simhash/_native.abi3.so"
+    assert copied == [built, place]
+    assert any("--version" in line and "native kernel" in line for line in build)
 
 
 def test_the_image_installs_only_what_the_lock_file_names() -> None:
