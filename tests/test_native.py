@@ -4,9 +4,11 @@ import io
 import json
 import pickle
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from simhash import native, segment
 from simhash.extract import extract_text
+from simhash.fingerprint import fingerprint
 from simhash.profiles import DEFAULT, PROFILES, Profile, Weights, profile
 from simhash.sketch import MinHashSketch
 
@@ -166,6 +169,14 @@ def test_threads_share_a_kernel() -> None:
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda text: DEFAULT.signature(text, b""), pages))
     assert found == [DEFAULT.signature_in_numpy(text, b"") for text in pages]
+
+
+@given(st.lists(st.sampled_from(["", "a", "word", "漢字", "é" * 40]) | st.text(max_size=9), max_size=300))
+def test_words_added_up_natively_are_the_simhash_of_their_counts(some: list[str]) -> None:
+    some = [word.encode("utf-8", "replace").decode() for word in some]
+    added = import_module("simhash._native").Words(some)
+    expected = fingerprint({word: float(count) for word, count in Counter(some).items()})
+    assert added.simhash() == (expected or 0)
 
 
 def test_with_the_kernel_there_is_no_reason_for_its_absence() -> None:

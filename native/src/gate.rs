@@ -4,67 +4,136 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-const BLOCK: usize = 16;
-const BLOCK_LEVELS: usize = 4;
+/// Hashes that are added side by side: a vector register or two.
+const LANES: usize = 4;
+const ROWS: usize = 16;
+const BLOCK: usize = LANES * ROWS;
 
-/// How often each of the 64 bits was set, bit-sliced: plane i holds bit i of all 64 counts.
+type Row = [u64; LANES];
+
+/// How often each of the 64 bits was set, bit-sliced: in each lane, plane i holds bit i of all 64 counts.
 ///
-/// A carry-save adder takes sixteen hashes at a time: five logical operations a hash, where 64 sums take 64 additions
-/// (Harley and Seal's population count, turned by 90 degrees).
-struct BitCounts {
-    planes: [u64; 64],
-    block: [u64; BLOCK],
+/// A carry-save adder takes sixteen rows at a time: five logical operations a row, where 64 sums take 64 additions a
+/// hash (Harley and Seal's population count, turned by 90 degrees).
+pub struct BitCounts {
+    planes: [Row; 64],
+    block: [Row; ROWS],
     waiting: usize,
     added: u64,
 }
 
 impl BitCounts {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
-            planes: [0; 64],
-            block: [0; BLOCK],
+            planes: [[0; LANES]; 64],
+            block: [[0; LANES]; ROWS],
             waiting: 0,
             added: 0,
         }
     }
 
-    #[inline]
-    fn add(&mut self, hash: u64) {
-        self.block[self.waiting] = hash;
+    #[inline(always)]
+    pub fn add(&mut self, hash: u64) {
+        self.block.as_flattened_mut()[self.waiting] = hash;
         self.waiting += 1;
-        self.added += 1;
         if self.waiting == BLOCK {
             self.merge();
         }
     }
 
-    fn merge(&mut self) {
-        let mut carries = std::mem::replace(&mut self.block, [0; BLOCK]);
-        self.waiting = 0;
-        for level in 0..BLOCK_LEVELS {
-            for i in 0..BLOCK >> (level + 1) {
-                let (a, b, c) = (self.planes[level], carries[2 * i], carries[2 * i + 1]);
-                self.planes[level] = a ^ b ^ c;
-                carries[i] = (a & b) | ((a ^ b) & c);
+    /// The same for many; where it stands in its block is kept in a register.
+    #[inline(always)]
+    pub fn add_all(&mut self, hashes: impl Iterator<Item = u64>) {
+        let mut waiting = self.waiting;
+        for hash in hashes {
+            self.block.as_flattened_mut()[waiting] = hash;
+            waiting += 1;
+            if waiting == BLOCK {
+                self.waiting = waiting;
+                self.merge();
+                waiting = 0;
             }
         }
-        let mut carry = carries[0];
-        for plane in &mut self.planes[BLOCK_LEVELS..] {
-            (*plane, carry) = (*plane ^ carry, *plane & carry);
-            if carry == 0 {
+        self.waiting = waiting;
+    }
+
+    /// Not in line: the caller's loop keeps its registers.
+    #[inline(never)]
+    fn merge(&mut self) {
+        let [ones, twos, fours, eights, rest @ ..] = &mut self.planes;
+        let carried: [Row; 8] = carries(ones, &self.block);
+        let carried: [Row; 4] = carries(twos, &carried);
+        let carried: [Row; 2] = carries(fours, &carried);
+        let [mut carried] = carries(eights, &carried);
+        self.added += self.waiting as u64;
+        self.waiting = 0;
+        for plane in rest {
+            if carried == [0; LANES] {
                 break;
             }
+            (*plane, carried) = (
+                both(*plane, carried, |a, b| a ^ b),
+                both(*plane, carried, |a, b| a & b),
+            );
         }
     }
 
-    /// How often this bit was set.
-    fn of(&self, bit: u32) -> u64 {
-        self.planes
-            .iter()
-            .enumerate()
-            .map(|(level, plane)| (plane >> bit & 1) << level)
-            .sum()
+    /// Add what still waits.
+    fn flush(&mut self) {
+        self.block.as_flattened_mut()[self.waiting..].fill(0);
+        self.merge();
     }
+
+    /// All lanes together: bit `i` of plane `level` is that of the count of bit `i`, in as many planes as are needed.
+    fn planes(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<> {
+        let levels = (u64::BITS - (self.added | 1).leading_zeros()) as usize;
+        let mut sum = [0; 64];
+        for lane in 0..LANES {
+            let mut carry = 0;
+            for (total, plane) in sum.iter_mut().zip(&self.planes[..levels]) {
+                let (a, b) = (*total, plane[lane]);
+                *total = a ^ b ^ carry;
+                carry = (a & b) | ((a ^ b) & carry);
+            }
+        }
+        sum.into_iter().take(levels)
+    }
+
+    /// The fingerprint: a bit is 1 where it was set more often than not, `zero_sum` where it was as often.
+    ///
+    /// All 64 counts are compared with half of what was added at once, from the highest plane down.
+    pub fn simhash(&mut self, width: u32, zero_sum: bool) -> u64 {
+        self.flush();
+        let least = (self.added + u64::from(!zero_sum)).div_ceil(2);
+        let (mut greater, mut equal) = (0, u64::MAX);
+        for (level, plane) in self.planes().enumerate().rev() {
+            let bound = (least >> level & 1).wrapping_neg();
+            greater |= equal & plane & !bound;
+            equal &= !(plane ^ bound);
+        }
+        (greater | equal) & (u64::MAX >> (u64::BITS - width))
+    }
+}
+
+#[inline(always)]
+fn both(a: Row, b: Row, operation: impl Fn(u64, u64) -> u64) -> Row {
+    std::array::from_fn(|lane| operation(a[lane], b[lane]))
+}
+
+/// Add all rows to a plane: full adders take two at a time, and hand on one carry each.
+#[inline(always)]
+fn carries<const IN: usize, const OUT: usize>(plane: &mut Row, rows: &[Row; IN]) -> [Row; OUT] {
+    std::array::from_fn(|i| {
+        let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+        let either = both(a, b, |a, b| a ^ b);
+        let carry = both(
+            both(a, b, |a, b| a & b),
+            both(either, *plane, |a, b| a & b),
+            |a, b| a | b,
+        );
+        *plane = both(*plane, either, |a, b| a ^ b);
+        carry
+    })
 }
 
 /// The features of one text.
@@ -104,15 +173,7 @@ impl Gate {
 
     /// The fingerprint: a bit is 1 where more weight has it set than not, `zero_sum` where it is as much.
     pub fn simhash(&mut self, width: u32, zero_sum: bool) -> u64 {
-        self.bits.merge();
-        let added = self.bits.added;
-        let is_set = |bit: &u32| {
-            let twice = 2 * self.bits.of(*bit);
-            twice > added || (zero_sum && twice == added)
-        };
-        (0..width)
-            .filter(is_set)
-            .fold(0, |fingerprint, bit| fingerprint | 1 << bit)
+        self.bits.simhash(width, zero_sum)
     }
 }
 
@@ -127,13 +188,23 @@ mod tests {
             .collect();
         let mut counts = BitCounts::new();
         hashes.iter().for_each(|&hash| counts.add(hash));
-        counts.merge();
+        counts.flush();
         for bit in 0..64 {
+            let planes = counts.planes().enumerate();
+            let count: u64 = planes
+                .map(|(level, plane)| (plane >> bit & 1) << level)
+                .sum();
             assert_eq!(
-                counts.of(bit),
+                count,
                 hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count() as u64
             );
         }
+    }
+
+    #[test]
+    fn nothing_has_no_bits_unless_a_tie_gives_one() {
+        assert_eq!(BitCounts::new().simhash(64, false), 0);
+        assert_eq!(BitCounts::new().simhash(8, true), 0xFF);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod hashing;
 mod reading;
 mod sketch;
 mod tables;
+mod words;
 
 use characters::{Forms, Kinds};
 use pyo3::exceptions::PyValueError;
@@ -121,6 +122,27 @@ impl Kernel {
     }
 }
 
+/// See `words`; benchmarks alone use it.
+#[pyclass(frozen)]
+struct Words(words::Words);
+
+#[pymethods]
+impl Words {
+    #[new]
+    #[allow(clippy::needless_pass_by_value)] // as PyO3 hands them over
+    fn new(words: Vec<String>) -> Self {
+        Self(words::Words::new(&words))
+    }
+
+    fn hashed(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.hashed())
+    }
+
+    fn simhash(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.simhash())
+    }
+}
+
 fn answer(signature: Signature) -> Answer {
     let digest = signature.digest.map(|digest| format!("{digest:032x}"));
     (
@@ -134,7 +156,7 @@ fn answer(signature: Signature) -> Answer {
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::{Characters, Kernel};
+    use super::{Characters, Kernel, Words};
     #[pymodule_export]
     use crate::tables::{BlockKernel, gap_counts, sorted_keys};
 
