@@ -119,6 +119,12 @@ class Report:
         self.console.print(f"  {text}", highlight=False, soft_wrap=True)
 
 
+def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as it stands in a document."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---", *["---:"] * (len(header) - 1)], *rows)]
+    return f"\n### {title}\n\n" + "\n".join(lines)
+
+
 def shown(value: float) -> str:
     """A number with as many digits as it deserves: three significant ones, all of those before the point."""
     if abs(value) >= 100:

@@ -1,8 +1,8 @@
 """HTML to the text that a page is compared by: its main content, without navigation and boilerplate.
 
-Each way to do that is a function from HTML to text in `EXTRACTORS`; a profile names one. Same article in two site
-templates, recall of near-duplicates: all visible text .06, resiliparse's main content .37, lexbor paragraphs .45,
-trafilatura .62; trafilatura takes 16 times as long as the second.
+Each way to do that is a function from HTML to text in `EXTRACTORS`; a profile names one. Resiliparse's main content is
+the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of the time
+(docs/quality.md; `python -m benchmarks.extraction`).
 
 Parsers are given only what `check_markup` let pass, and only their text leaves this module: no NUL, no lone surrogate.
 """
@@ -57,9 +57,9 @@ def lexbor_paragraphs(html: str) -> str:
 
 
 def trafilatura(html: str) -> str:
-    """Trafilatura's main text, tuned for recall."""
+    """Trafilatura's main text, tuned for recall; comments belong to the frame."""
     library = _library("trafilatura")
-    return library.extract(html, favor_recall=True, include_comments=True, include_tables=True) or ""
+    return library.extract(html, favor_recall=True, include_comments=False, include_tables=True) or ""
 
 
 def as_is(html: str) -> str:
