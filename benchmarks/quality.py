@@ -107,9 +107,7 @@ def speed_table(given: Texts, profiles: Sequence[str]) -> None:
     """Pages a second of one process, by its processor time; over every SPEED_STEP-th page, as they come and as text."""
     records = [record for number, record in enumerate(given.corpus.records()) if number % SPEED_STEP == 0]
     rows = [_speed(name, records) for name in profiles]
-    print(
-        f"\nevery {SPEED_STEP}th page, {len(records)} in all; fingerprints by {native.describe()}, words by {segmenter()}"
-    )
+    print(f"\nevery {SPEED_STEP}th page, {len(records)} in all; {native.describe()}, words by {segmenter()}")
     _print("Speed", ["", "pages/s", "texts/s", "texts/s without the kernel"], rows)
 
 
