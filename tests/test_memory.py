@@ -45,7 +45,7 @@ def largest(worker: int, line: str) -> int:
 
 @pytest.fixture
 def stream(kafka_server, redis_server, name):
-    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"page_deadline": "120s"})
     made.create()
     return made
 

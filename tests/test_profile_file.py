@@ -153,7 +153,8 @@ def test_a_file_run_judges_by_a_profile_of_ones_own(tmp_path: Path) -> None:
     path = written(tmp_path, 'min_features = 1\n[features]\nis = "keywords"\ntop = 5\n[verifier]\nis = "none"')
     pages = "".join(json.dumps({"url": f"http://x/{n}", "text": TEXT + "。" * n}) + "\n" for n in range(2))
     written(tmp_path, pages, "pages.jsonl")
-    command = [sys.executable, "-m", "worker", "file", "pages.jsonl", "--out", "-", "--profile", str(path), "--quiet"]
+    command = [sys.executable, "-m", "worker", "file", "pages.jsonl", "--out", "-", "--profile", str(path)]
+    command += ["--quiet", "--page-deadline", "120s"]
     done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": ":".join(["", *sys.path])}, capture_output=True)
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(v["verdict"], v["profile"], v["features"]) for v in verdicts] == [
