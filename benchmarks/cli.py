@@ -10,7 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import index, loop, machine, texts
+from benchmarks import compressed, index, loop, machine, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -30,12 +30,18 @@ def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
     texts.run(report, texts.QUICK if quick else texts.Sizes(), pages)
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": _index}
+def _compressed(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    full = bool(click.get_current_context().params["full"])
+    compressed.run(report, compressed.QUICK if quick else compressed.FULL if full else compressed.Sizes(), scratch)
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": _index, "compressed": _compressed}
 
 
 @click.command()
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="run only this one (repeatable)")
 @click.option("--quick", is_flag=True, help="small sizes, about a minute: to see that all works, not to quote")
+@click.option("--full", is_flag=True, help="also what takes many minutes and 10 GB of disk: 100M compressed")
 @click.option(
     "--pages",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -45,7 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": 
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here"
 )
-def main(only: tuple[str, ...], quick: bool, pages: Path, json_path: Path | None) -> None:
+def main(only: tuple[str, ...], quick: bool, full: bool, pages: Path, json_path: Path | None) -> None:
     """Measure speed and memory beside limits and peers, all in this run.
 
     Each figure stands with its spread over the runs and with the load of the machine: on a busy machine compare the

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from benchmarks import index, meter, samples
+from benchmarks import compressed, index, meter, samples
 from benchmarks.cli import main
 from benchmarks.report import Ratio, Report, shown
 from simhash.index import Relation
@@ -98,3 +99,20 @@ def test_the_command_runs_what_it_is_told_and_writes_the_figures(
     assert found["figures"][0]["value"] == 2.0
     assert found["ratios"][0]["met"] is False
     assert found["machine"]["cores"] > 0
+
+
+def test_compressed_tables_are_measured_beside_other_codes(report: Report, tmp_path: Path) -> None:
+    sizes = compressed.Sizes(stored=(2_000,), singles=5, batch=50, checked=5)
+    compressed.run(report, sizes, tmp_path)
+    values = {figure.name: figure.value for figure in report.figures}
+    entropy, ours = values["entropy (2,000)"], values["a table's file (2,000)"]
+    assert entropy < values["Elias-Fano (2,000)"] < values["raw (2,000)"] == 64
+    assert entropy < ours < 64
+    assert (values["one table, raw"], values["16 tables, raw"]) == (64, 1024)
+    assert 0.5 < values["one table, compressed"] / 64 < 0.55
+
+
+def test_elias_fano_has_the_size_that_its_formula_says() -> None:
+    numbers = np.sort(np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64))
+    low = 51
+    assert compressed.elias_fano(numbers) == 5000 * low // 8 + ((int(numbers[-1]) >> low) + 5000 - 1) // 8 + 1
