@@ -243,6 +243,12 @@ class Container:
         data = b"".join(self._view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True))
         return Encoded(data, (ends - begins).astype(np.uint32), self._checks[numbers].astype(np.uint32))
 
+    def will_need(self, first: int, last: int) -> None:
+        """Have the blocks of those numbers read from disk while something else is done."""
+        begin, end = self.place(first)[0], self.place(last)[1]
+        begin -= begin % mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_WILLNEED, begin, end - begin)
+
     def corrupt(self, block: int, reason: str) -> TableCorrupt:
         """The error that names a block of this file."""
         begin, end = self.place(block)

@@ -9,7 +9,7 @@ Worked example (width 8): the fingerprint 0x2e is the one word 0x2e0000000000000
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from simhash.errors import WidthError
 from simhash.tables import Table
 
 WORD = 64
+SLICE_KEYS = 1 << 12
 Keys = NDArray[np.uint64]
 """Shape (n, W)."""
 _ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -78,17 +79,21 @@ def put_bits(keys: Keys, start: int, count: int, values: NDArray[np.uint64]) -> 
 
 def permuted(keys: Keys, table: Table) -> Keys:
     """The keys with the table's blocks in front."""
-    found = np.zeros_like(keys)
-    for source, target, count in _moves(table):
-        put_bits(found, target, count, bits_at(keys, source, count))
-    return found
+    return _moved(keys, list(_moves(table)))
 
 
 def restored(keys: Keys, table: Table) -> Keys:
     """The inverse of `permuted`."""
+    return _moved(keys, [(target, source, count) for source, target, count in _moves(table)])
+
+
+def _moved(keys: Keys, moves: Sequence[tuple[int, int, int]]) -> Keys:
+    """The keys with runs of bits moved from one place to another, a slice that stays in the cache at a time."""
     found = np.zeros_like(keys)
-    for source, target, count in _moves(table):
-        put_bits(found, source, count, bits_at(keys, target, count))
+    for start in range(0, len(keys), SLICE_KEYS):
+        before, after = keys[start : start + SLICE_KEYS], found[start : start + SLICE_KEYS]
+        for source, target, count in moves:
+            put_bits(after, target, count, bits_at(before, source, count))
     return found
 
 

@@ -67,10 +67,22 @@ def probe(table: TableFile, queries: Keys, prefix: int, radius: int, reach: int)
 
 def probe_one(table: TableFile, query: int, prefix: int, radius: int, reach: int) -> Iterator[int]:
     """The same for one query, in plain numbers: what NumPy costs a call would be most of the time."""
+    for low, high in _ranges(table, query, prefix, radius):
+        yield from table.within(low, high, query, reach)
+
+
+def announce(table: TableFile, query: int, prefix: int, radius: int) -> None:
+    """`probe_one` will be asked this: where several tables are announced first, the disk reads for all at once."""
+    for low, high in _ranges(table, query, prefix, radius):
+        table.will_need(low, high)
+
+
+def _ranges(table: TableFile, query: int, prefix: int, radius: int) -> Iterator[tuple[int, int]]:
+    """The least and the greatest key of each prefix that is near enough."""
     below = table.width - prefix
     for flip in (0, *(1 << bit for bit in range(prefix if radius else 0))):
         low = (query >> below ^ flip) << below
-        yield from table.within(low, low + (1 << below) - 1, query, reach)
+        yield low, low + (1 << below) - 1
 
 
 def _lows(queries: Keys, prefix: int, radius: int) -> tuple[Keys, Places]:

@@ -18,7 +18,7 @@ from simhash.compressed import keys as arrays
 from simhash.compressed import manifest as manifests
 from simhash.compressed.keys import Keys
 from simhash.compressed.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, Part, identity, parts
-from simhash.compressed.probing import Pairs, joined, probe, probe_one
+from simhash.compressed.probing import Pairs, announce, joined, probe, probe_one
 from simhash.compressed.records import DIGEST_BITS, RecordCodec, RecordFile, key_number, tagged
 from simhash.compressed.tables import TableFile
 from simhash.errors import TableMismatch
@@ -147,10 +147,13 @@ class TableSet:
         bits = self.relation.design.bits
         found: dict[tuple[int, int, int], None] = {}
         for query, (fingerprint, bands) in enumerate(zip(arrays.to_ints(fingerprints, bits), band_keys, strict=True)):
-            for part, table in asked:
-                key = part.key(fingerprint, bands)
-                near = () if key is None else probe_one(table, key, part.prefix, self._radius(part), reach)
-                for other in map(part.fingerprint, near):
+            keys = [(part, table, part.key(fingerprint, bands)) for part, table in asked]
+            wanted = [(part, table, key) for part, table, key in keys if key is not None]
+            for part, table, key in wanted:
+                announce(table, key, part.prefix, self._radius(part))
+            for part, table, key in wanted:
+                for near in probe_one(table, key, part.prefix, self._radius(part), reach):
+                    other = part.fingerprint(near)
                     found[query, (other ^ fingerprint).bit_count(), other] = None
         if not found:
             return joined([], fingerprints.shape[1])

@@ -125,10 +125,7 @@ class TableFile:
         Raises:
             TableCorrupt: a block is damaged; the message names it.
         """
-        shift = self._spare
-        blocks = len(self._first_words)
-        first = bisect_left(self._first_words, low << shift >> self._below)
-        last = min(bisect_right(self._first_words, high << shift >> self._below), blocks - 1)
+        first, last = self._blocks_between(low, high)
         if first > last:
             return []
         numbers = np.arange(first, last + 1)
@@ -138,6 +135,18 @@ class TableFile:
         except BrokenBlock as error:
             raise self.file.corrupt(first + error.block, error.reason) from error
         return arrays.to_ints(found, self.width) if len(found) else []
+
+    def will_need(self, low: int, high: int) -> None:
+        """`within` will be asked for these: have them read from disk meanwhile."""
+        first, last = self._blocks_between(low, high)
+        if first <= last:
+            self.file.will_need(first, last)
+
+    def _blocks_between(self, low: int, high: int) -> tuple[int, int]:
+        """The first and the last block that may hold keys of a range; none: first > last."""
+        first = bisect_left(self._first_words, low << self._spare >> self._below)
+        last = bisect_right(self._first_words, high << self._spare >> self._below)
+        return first, min(last, len(self._first_words) - 1)
 
     def _count(self, numbers: NDArray[np.int64]) -> int:
         return self._code.block_keys * (len(numbers) - 1) + self.file.items_of(int(numbers[-1]))
