@@ -1,12 +1,14 @@
 """Compressed tables from the bits up: keys, codes, blocks and files; kernel and NumPy alike, against brute force."""
 
 import shutil
+import struct
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -266,6 +268,52 @@ def test_a_file_gives_back_its_keys_and_any_range_of_them(tmp_path_factory, crow
     edges = sorted({0, (1 << width) - 1, *values[::5]})
     for low, high in [(edges[0], edges[-1]), *pairwise(edges), *zip(edges, edges, strict=True)]:
         assert table.within(low, high, 0, width) == [value for value in values if low <= value <= high]
+
+
+def read_by_the_document(data):
+    """The keys of a file, by docs/compressed-tables.md alone."""
+    magic, version, kind, width, per_block, items, start, size = struct.unpack_from("<8sIIIIQQQ", data)
+    identity, extra = struct.unpack_from("<16sI", data, 48)
+    assert (magic, version, kind, size, identity) == (b"SDTABLE\n", 1, 1, len(data), IDENTITY)
+    lengths = data[68 : 68 + extra]
+    at = -(-(68 + extra) // 8) * 8
+    assert struct.unpack_from("<Q", data, at) == (xxhash.xxh3_64_intdigest(data[:at]),)
+    index, words, blocks = at + 8, -(-width // 64), -(-items // per_block)
+    lasts = struct.unpack_from(f"<{blocks * words}Q", data, index)
+    ends = struct.unpack_from(f"<{blocks}Q", data, index + 8 * blocks * words)
+    checks = struct.unpack_from(f"<{blocks}I", data, index + 8 * blocks * words + 8 * blocks)
+    assert struct.unpack_from("<Q", data, start - 8) == (xxhash.xxh3_64_intdigest(data[index : start - 8]),)
+    codes, code, before = {}, 0, 0
+    for length, symbol in sorted((length, symbol) for symbol, length in enumerate(lengths) if length):
+        code, before = code << (length - before), length
+        codes[f"{code:0{length}b}"] = symbol
+        code += 1
+    keys = []
+    for block, (a, b) in enumerate(pairwise([0, *ends])):
+        raw = data[start + a : start + b]
+        assert checks[block] == xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
+        bits = f"{int.from_bytes(raw):0{8 * len(raw)}b}"
+        key, at = bits[:width], width
+        keys.append(int(key, 2))
+        for _ in range(min(per_block, items - block * per_block) - 1):
+            length = next(n for n in range(1, 13) if bits[at : at + n] in codes)
+            h = codes[bits[at : at + length]]
+            at += length
+            if h < width:
+                key = key[:h] + "1" + bits[at : at + width - 1 - h]
+                at += width - 1 - h
+            keys.append(int(key, 2))
+        last = sum(word << (64 * i) for i, word in enumerate(reversed(lasts[block * words : (block + 1) * words])))
+        assert keys[-1] == last >> (64 * words - width)
+    return keys
+
+
+@settings(max_examples=30)
+@given(crowds(), st.integers(1, 9))
+def test_a_file_is_what_the_document_says(tmp_path_factory, crowd, block_keys):
+    width, values = crowd
+    path = write_table(tmp_path_factory.mktemp("t") / "t", width, values, block_keys)
+    assert read_by_the_document(path.read_bytes()) == values
 
 
 @pytest.fixture(scope="module")
