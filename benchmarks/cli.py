@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,7 +24,9 @@ def _loop(report: Report, quick: bool, scratch: Path, pages: Path) -> None:
 
 
 def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
-    index.run(report, index.QUICK if quick else index.Sizes(), scratch)
+    sizes = index.QUICK if quick else index.Sizes()
+    stored: tuple[int, ...] = click.get_current_context().params["stored"]
+    index.run(report, replace(sizes, stored=stored or sizes.stored), scratch)
 
 
 def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
@@ -40,6 +43,12 @@ BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": 
 
 @click.command()
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="run only this one (repeatable)")
+@click.option(
+    "--stored",
+    type=click.IntRange(1),
+    multiple=True,
+    help="documents in the index when it is measured (repeatable) [default: 100000 and 1000000]",
+)
 @click.option("--quick", is_flag=True, help="small sizes, about a minute: to see that all works, not to quote")
 @click.option("--full", is_flag=True, help="also what takes many minutes and 10 GB of disk: 100M compressed")
 @click.option(
@@ -51,7 +60,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": 
 @click.option(
     "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here"
 )
-def main(only: tuple[str, ...], quick: bool, full: bool, pages: Path, json_path: Path | None) -> None:
+def main(
+    only: tuple[str, ...], stored: tuple[int, ...], quick: bool, full: bool, pages: Path, json_path: Path | None
+) -> None:
     """Measure speed and memory beside limits and peers, all in this run.
 
     Each figure stands with its spread over the runs and with the load of the machine: on a busy machine compare the

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 
@@ -23,6 +23,7 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import URL_BYTES, entries, made_up_url
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition, Relation
+from simhash.index.calls import Script
 from simhash.index.redis import RedisIndex, open_index
 from simhash.tables import design
 from worker.settings import load
@@ -33,6 +34,11 @@ BATCH = 100
 REACH, VERIFIER_REACH = 6, 14
 EMPTY_SCRIPT = "return 0"
 LONG_CALL_MICROSECONDS = 10_000
+DESIGNS = ("4", "10", "2-probed", "default")
+TABLES_BYTES = {"10": 140.0, "2-probed": 35.0}
+"""Bytes a document that the tables of a design should take at most."""
+WHOLE_BYTES = {"10": 330.0}
+"""The same with whole records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +62,17 @@ class Sizes:
 QUICK = Sizes(stored=(2_000,), peer_stored=500, runs=3, calls=3, singles=100)
 
 
-class Recording(redis.Redis):
-    """A client that remembers the arguments of the script calls that went through it."""
+class RecordingConnection(redis.Connection):
+    """A connection that remembers the script calls that went through it while there is a list for them."""
 
-    sent: list[tuple[int, tuple[Any, ...]]] | None = None
+    sent: ClassVar[list[tuple[Any, ...]] | None] = None
 
-    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
-        """As the driver's; remembered while `sent` is a list."""
-        if self.sent is not None:
-            self.sent.append((numkeys, keys_and_args))
-        return super().evalsha(sha, numkeys, *keys_and_args)
+    def send_command(self, *args: Any, **kwargs: Any) -> None:
+        """As the driver's."""
+        if self.sent is not None and args[0] == "EVALSHA":
+            self.sent.append(args)
+        driver: Any = super()
+        driver.send_command(*args, **kwargs)
 
 
 @dataclass
@@ -74,7 +81,7 @@ class Bench:
 
     label: str
     index: RedisIndex
-    client: Recording
+    client: redis.Redis
     report: Report
     sizes: Sizes
     random: Random
@@ -99,7 +106,7 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
     server = RedisServer(directory / "redis", dies_with_parent=True)
     server.start()
     try:
-        costs = [cost for label in ("4", "10", "default") for cost in measured(report, sizes, server, label)]
+        costs = [cost for label in DESIGNS for cost in measured(report, sizes, server, label)]
         _compare(report, costs, _datasketch(report, sizes, server), _simhash_index(report, sizes))
     finally:
         server.kill()
@@ -107,12 +114,19 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What comparisons need: pages a second in batches and one by one, bytes a document."""
+    """What comparisons need.
+
+    Attributes:
+        batched, single: pages a second in batches and one by one.
+        server_us: processor time of Redis' main thread, in microseconds a page in batches.
+        bytes: Redis' memory a document.
+    """
 
     label: str
     stored: int
     batched: float
     single: float
+    server_us: float
     bytes: float
 
 
@@ -128,7 +142,8 @@ def _measured_at(report: Report, sizes: Sizes, server: RedisServer, label: str, 
         report.heading(f"index of {stored:,} documents, {_title(label, bench.index.spec.relation)}")
         _load(bench, stored)
         bytes_each = _bytes(bench, empty)
-        return Cost(label, stored, _batches(bench), _singles(bench), bytes_each)
+        rate, server_us = _batches(bench)
+        return Cost(label, stored, rate, _singles(bench), server_us, bytes_each)
 
 
 def _title(label: str, relation: Relation) -> str:
@@ -163,8 +178,9 @@ def _settle(client: redis.Redis) -> None:
         time.sleep(0.2)
 
 
-def _batches(bench: Bench) -> float:
-    """Pages a second in batches, with the shares of client and server, beside the limit; the median rate."""
+def _batches(bench: Bench) -> tuple[float, float]:
+    """Pages a second in batches, with the shares of client and server, beside the limit; the median rate, and the
+    server's microseconds a page."""
     rates, limits, server_us, client_us = [], [], [], []
     bench.client.config_set("slowlog-log-slower-than", LONG_CALL_MICROSECONDS)
     bench.client.slowlog_reset()
@@ -172,7 +188,7 @@ def _batches(bench: Bench) -> float:
         batches = [bench.pages(BATCH) for _ in range(bench.sizes.calls)]
         pages = BATCH * len(batches)
         before, watch = _server_seconds(bench.client), Stopwatch()
-        bench.client.sent = []
+        RecordingConnection.sent = []
         for batch in batches:
             bench.judge(batch)
         rates.append(pages / watch.wall)
@@ -184,7 +200,7 @@ def _batches(bench: Bench) -> float:
 
 def _report_batches(
     bench: Bench, rates: list[float], limits: list[float], server_us: list[float], client_us: list[float]
-) -> float:
+) -> tuple[float, float]:
     report, at = bench.report, f"{bench.label}, {bench.index.documents():,} stored"
     rate = report.figure(NAME, f"check and insert, batches of {BATCH} ({at})", "pages/s", rates)
     limit = report.figure(NAME, f"limit: an empty script, same arguments ({at})", "pages/s", limits)
@@ -206,7 +222,7 @@ def _report_batches(
     )
     slow = float(bench.client.slowlog_len())
     report.ratio(Ratio(NAME, f"calls longer than 10 ms ({at})", slow, "calls", "<=", 0))
-    return rate
+    return rate, in_redis
 
 
 def _wanted(bench: Bench, value: float) -> float | None:
@@ -220,13 +236,18 @@ def _server_seconds(client: redis.Redis) -> float:
     return float(spent["used_cpu_user_main_thread"]) + float(spent["used_cpu_sys_main_thread"])
 
 
-def _replayed(client: Recording) -> float:
-    """Seconds that the recorded calls take with a script that does nothing."""
-    calls, client.sent = client.sent or [], None
-    empty = client.script_load(EMPTY_SCRIPT)
+def _replayed(client: redis.Redis) -> float:
+    """Seconds that the recorded calls take with a script that does nothing, the next under way as in ours."""
+    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
+    script = Script(client, EMPTY_SCRIPT)
+    script.load()
     watch = Stopwatch()
-    for keys, arguments in calls:
-        client.evalsha(empty, keys, *arguments)
+    with script.line() as line:
+        for number, (_, _, _, key, *arguments) in enumerate(calls):
+            line.send(key, arguments)
+            if number:
+                line.receive()
+        line.receive()
     return watch.wall
 
 
@@ -261,7 +282,10 @@ def _bytes(bench: Bench, empty: int) -> float:
     kinds = _bytes_by_kind(bench.client)
     shares = ", ".join(f"{kind} {total / documents:.0f}" for kind, total in sorted(kinds.items()))
     report.figure(NAME, f"Redis memory ({at})", "bytes a document", [each], f"URL of {URL_BYTES} bytes; keys: {shares}")
-    report.ratio(Ratio(NAME, f"Redis memory ({at})", each, "bytes a document", "<=", _wanted(bench, 330)))
+    wanted = WHOLE_BYTES.get(bench.label)
+    report.ratio(Ratio(NAME, f"Redis memory ({at})", each, "bytes a document", "<=", wanted))
+    tables, wanted = kinds["t"] / documents, TABLES_BYTES.get(bench.label)
+    report.ratio(Ratio(NAME, f"of it the tables ({at})", tables, "bytes a document", "<=", wanted))
     return each
 
 
@@ -282,8 +306,8 @@ def _bytes_by_kind(client: redis.Redis, one_in: int = 20) -> dict[str, float]:
 
 
 @contextmanager
-def _emptied(server: RedisServer) -> Iterator[Recording]:
-    client = Recording(port=server.port)
+def _emptied(server: RedisServer) -> Iterator[redis.Redis]:
+    client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=RecordingConnection, port=server.port))
     try:
         client.flushall()
         _settle(client)
@@ -323,7 +347,10 @@ def _peer_cost(report: Report, label: str, found: dict[str, Any]) -> Cost:
         value = 1e3 * percentile(seconds, percent)
         report.figure(NAME, f"one page, p{percent} ({at})", "ms", [value], f"{len(seconds)} calls")
     each = report.figure(NAME, f"memory ({at})", "bytes a document", [found["bytes"]], "key: the URL")
-    return Cost(label, found["stored"], rate, rate, each)
+    server_us = found.get("server_us", 0.0)
+    if server_us:
+        report.figure(NAME, f"Redis' main thread ({at})", "us/page", [server_us], "processor time")
+    return Cost(label, found["stored"], rate, rate, server_us, each)
 
 
 def _compare(report: Report, ours: list[Cost], datasketch: Cost, simhash_index: Cost) -> None:
@@ -334,6 +361,8 @@ def _compare(report: Report, ours: list[Cost], datasketch: Cost, simhash_index: 
         times = cost.batched / datasketch.single
         report.ratio(Ratio(NAME, f"{name}: check and insert in batches", times, "x", ">=", 20))
         report.ratio(Ratio(NAME, f"{name}: one by one", cost.single / datasketch.single, "x"))
+        spared = datasketch.server_us / cost.server_us
+        report.ratio(Ratio(NAME, f"{name}: its processor time on the server to ours in batches", spared, "x"))
         report.ratio(Ratio(NAME, f"{name}: its bytes a document to ours", datasketch.bytes / cost.bytes, "x", ">=", 20))
     for cost in ours:
         name = _against(cost, simhash_index)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
+from simhash.index.calls import CallSize
 from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis import existing_index, open_index
@@ -94,6 +95,52 @@ def test_batches_of_any_size_give_the_same_answers(make, seed, parts, step):
     index = make(rule)
     answers = [a for at in range(0, len(pages), step) for a in index.check_and_insert(pages[at : at + step], {})]
     assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
+
+
+@pytest.mark.parametrize("work", [0, 120, 500])
+def test_calls_that_are_cut_short_judge_every_page_in_its_turn(client, name, monkeypatch, work):
+    """The next call is under way when one is cut: its pages must wait for those that were left out."""
+    monkeypatch.setattr("simhash.index.redis.CALL_WORK", work)
+    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 10)
+    rule = relation(design("4"), reach=6)
+    pages = crowd(300, Random(work))
+    index = open_index(client, name, {}, rule, 1000)
+    assert [summary(answer.decision) for answer in index.check_and_insert(pages, {})] == brute_force(pages, rule)
+    cuts, most = client.hmget(f"{name}:meta", "cuts", "most_candidates")
+    assert int(cuts) > 0
+    assert int(most) > 1
+
+
+def test_calls_behind_a_refused_one_store_nothing(client, name, monkeypatch):
+    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 2)
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    with pytest.raises(StaleObservation):
+        index.check_and_insert([entry(n, 1 << (5 * n)) for n in range(10)], {PAGES: 1})
+    assert index.documents() == 0
+
+
+def test_a_script_that_the_server_has_lost_is_given_again(client, name):
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    index.check_and_insert([entry(0, 1)], {})
+    client.script_flush()
+    (answer,) = index.check_and_insert([entry(1, 0xFF << 40)], {})
+    assert answer.decision == Unique(2)
+
+
+def test_the_size_of_calls_follows_the_best_pace_of_late():
+    size = CallSize(remembered=3)
+    assert size.pages == 25
+    size.took(25, 25 * 50e-6)
+    assert size.pages == 50
+    size.took(50, 1.0)
+    assert size.pages == 50, "one hiccup changes nothing"
+    size.took(50, 50 * 250e-6)
+    size.took(50, 50 * 250e-6)
+    assert size.pages == 10
+    size.took(10, 10.0)
+    size.took(10, 10.0)
+    size.took(10, 10.0)
+    assert size.pages == 1
 
 
 def test_the_oldest_match_wins_not_the_nearest(make):

@@ -33,6 +33,7 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
     load_seconds = time.perf_counter() - started
     used = server.info("memory")["used_memory"] - empty
     rates, latencies = [], []
+    server_before = main_thread_seconds(server)
     for number in range(batches):
         start = len(loaded) + number * batch
         pages = [(url, minhash(random)) for url in urls[start : start + batch]]
@@ -49,8 +50,15 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
         "load_rate": len(loaded) / load_seconds,
         "rates": rates,
         "latencies": latencies,
+        "server_us": 1e6 * (main_thread_seconds(server) - server_before) / (batches * batch),
         "bands": [index.b, index.r],
     }
+
+
+def main_thread_seconds(server: redis.Redis) -> float:
+    """Processor seconds that the server's main thread has spent so far."""
+    spent: Any = server.info("cpu")
+    return float(spent["used_cpu_user_main_thread"] + spent["used_cpu_sys_main_thread"])
 
 
 def minhash(random: numpy.random.Generator) -> Any:

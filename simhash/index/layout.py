@@ -1,7 +1,8 @@
 """How an index lies in Redis: key names, and the bytes of records, pages and answers. No connection lives here.
 
     key                          type  holds
-    ns:meta                      HASH  format, generation, the spec, seq (last given), documents
+    ns:meta                      HASH  format, generation, the spec, seq (last given), documents; how hot buckets are:
+                                       most_candidates that a page met, cuts (calls that ended early for them)
     ns:t<i>:<top b bits, hex>    ZSET  fingerprints as table i permutes them: score bits b..p, member the bits behind p
     ns:b<i>:<top b bits, hex>    ZSET  band keys i: score the next 7 bits of the key, member the fingerprint
     ns:r:<top b bits, hex>       HASH  fingerprint -> its record, or its records
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -109,8 +110,9 @@ class Layout:
         self.band_shape = Shape(b, min(BAND_SCORE_BITS, BAND_BITS - b), self.bits)
         self._tables = relation.design.tables
         self._tail_at = 2 * STORED_BYTES + self.verifier_bytes
-        self._bands = [self._band_format(i) for i in range(relation.bands)]
-        self._no_band = b"-" * (len(self.band(0).encode()) + self.digits + self.band_shape.score_digits)
+        self._bands = "".join(self._band_format(i) for i in range(relation.bands))
+        self._to_band_bucket, self._band_mask = BAND_BITS - b, (1 << self.band_shape.score) - 1
+        self._to_band_score = self._to_band_bucket - self.band_shape.score
         columns = [Column(self.records_start, self.digits)]
         for i, shape in enumerate(map(self.shape, self._tables)):
             columns.append(Column(self.table(i), self.digits, shape.score_digits, shape.member_bytes))
@@ -241,8 +243,8 @@ class Layout:
         if entry.fingerprint is None:
             digest = tagged(entry.digest)
             return b"".join((head, body, digest, self.digests(digest).encode()))
-        key = self.key_of(entry.fingerprint)
-        return b"".join((head, body, key, self.places.packed(key), *self._band_places(entry.verifier)))
+        key, bands = self.key_of(entry.fingerprint), self.spec.relation.band_keys(entry.verifier)
+        return b"".join((head, body, key, self.places.packed(key), self._band_places(bands)))
 
     def answer(self, data: bytes, entry: Entry) -> Answer:
         """The script's answer for a page."""
@@ -317,16 +319,20 @@ class Layout:
         score = f"%0{self.band_shape.score_digits}d"
         return f"{self.band(index).replace('%', '%%')}%0{self.digits}x{score}"
 
-    def _band_places(self, verifier: int | None) -> Iterator[bytes]:
+    def _band_places(self, keys: Sequence[int]) -> bytes:
         """For each band key its key in Redis and its score, as text; dashes: there is no band key."""
-        shape = self.band_shape
-        to_bucket, to_score, mask = (
-            BAND_BITS - shape.bucket,
-            BAND_BITS - shape.bucket - shape.score,
-            (1 << shape.score) - 1,
-        )
-        for text, key in zip(self._bands, self.spec.relation.band_keys(verifier), strict=True):
-            yield (text % (key >> to_bucket, key >> to_score & mask)).encode() if key else self._no_band
+        if all(keys):
+            places: list[int] = []
+            for key in keys:
+                places += key >> self._to_band_bucket, key >> self._to_band_score & self._band_mask
+            return (self._bands % tuple(places)).encode()
+        return b"".join(self._band_text(i, key) for i, key in enumerate(keys))
+
+    def _band_text(self, index: int, key: int) -> bytes:
+        if not key:
+            return b"-" * (len(self.band(index).encode()) + self.digits + self.band_shape.score_digits)
+        bucket, score = key >> self._to_band_bucket, key >> self._to_band_score & self._band_mask
+        return (self._band_format(index) % (bucket, score)).encode()
 
 
 def tagged(digest: str) -> bytes:

@@ -7,7 +7,9 @@ lies on, and translates between entries and the script's bytes. `safekeeping` kn
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from simhash.errors import IndexMisconfigured, IndexMismatch
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
+from simhash.index.calls import CallSize, Script
 from simhash.index.faults import BaseMoved
 from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
 from simhash.index.interface import (
@@ -39,9 +42,9 @@ from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, untagged
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.tables import Table, described
 
-CALL_SECONDS = 0.005
-"""Aim for one script call: Redis serves nobody else while it runs (half of the 10 ms that we allow)."""
-MAX_CALL_PAGES = 100
+CALL_WORK = 3500
+"""Work after which the script leaves the rest of a call to the next one, about 5 ms: a page is 50, a candidate 1."""
+CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
 _PARTS = ("call", "bits", "records", "retention", "judging", "journals", "batch")
@@ -55,6 +58,10 @@ class Known(NamedTuple):
 
     generation: str
     answers: Sequence[bytes | None]
+
+    def of(self, pages: slice) -> Known:
+        """The same for some of the pages."""
+        return Known(self.generation, self.answers[pages])
 
 
 class RedisIndex:
@@ -85,9 +92,9 @@ class RedisIndex:
         self._client: Any = self._safekeeping.client  # its types say "bytes or str" of every answer; ours are all bytes
         self._retention = retention
         self._clock = clock
-        self._script: Any = self._client.register_script(_SCRIPT)
-        self._fixed = [generation, self._layout.for_script(), self._layout.permutations()]
-        self._call_pages = MAX_CALL_PAGES // 4
+        self._script = Script(self._client, _SCRIPT)
+        self._fixed: list[object] = [generation, self._layout.for_script(), self._layout.permutations()]
+        self._size = CallSize()
         self._beside: Beside | None = None
 
     @property
@@ -101,14 +108,13 @@ class RedisIndex:
         self._safekeeping.begin()
         known = self._known(entries)
         while len(answers) < len(entries):
-            some = slice(len(answers), len(answers) + self._call_pages)
-            started = time.perf_counter()
+            left = slice(len(answers), len(entries))
             try:
-                answers += self._call(entries[some], committed, Known(known.generation, known.answers[some]))
+                with translated():
+                    self._judge_some(entries[left], committed, known.of(left), answers)
             except BaseMoved as error:
                 self._follow(error)
                 known = self._known(entries)
-            self._adapt(len(entries[some]), time.perf_counter() - started)
         return answers
 
     def judge_beside(self, base: Base) -> None:
@@ -209,12 +215,59 @@ class RedisIndex:
         with translated():
             self._safekeeping.replicated()
 
-    def _call(self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known) -> list[Answer]:
+    def _judge_some(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
+    ) -> None:
+        """Add the answers for `entries`, or for the first of them when a call is cut short.
+
+        The script that cuts one short refuses what is under way behind it, which it knows by the name they share.
+        """
+        try:
+            self._judge(entries, committed, known, answers)
+        except redis.exceptions.NoScriptError:
+            self._script.load()
+
+    def _judge(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
+    ) -> None:
+        name, at, idle_since = secrets.token_hex(8), 0, 0.0
+        sent: deque[tuple[slice, float]] = deque()
+        history = self._safekeeping.expected()
+        with self._script.line() as line:
+            while at < len(entries) or sent:
+                if at < len(entries) and len(sent) < CALLS_UNDER_WAY:
+                    some = slice(at, min(at + self._size.pages, len(entries)))
+                    call = {"name": name, "work": CALL_WORK, "history": history}
+                    arguments = self._arguments(call, entries[some], committed, known.of(some))
+                    line.send(self._layout.meta, arguments)
+                    sent.append((some, time.perf_counter()))
+                    at = some.stop
+                    continue
+                some, started = sent.popleft()
+                found = line.receive()
+                started, idle_since = max(started, idle_since), time.perf_counter()
+                self._size.took(some.stop - some.start, idle_since - started)
+                answers += map(self._told, found, entries[some], known.answers[some])
+                if len(found) < some.stop - some.start:
+                    at = len(entries)
+
+    def _told(self, data: bytes, entry: Entry, of_base: bytes | None) -> Answer:
+        answer = self._layout.answer(data, entry)
+        if not of_base:
+            self._tell(answer.decision)
+        return answer
+
+    def _arguments(
+        self,
+        call: Mapping[str, object],
+        entries: Sequence[Entry],
+        committed: Mapping[Partition, int],
+        known: Known,
+    ) -> list[object]:
         numbers, partitions = self._partitions(entries, committed)
         pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         decided = {n: answer for n, answer in enumerate(known.answers, start=1) if answer}
-        call = {
-            "history": self._safekeeping.expected(),
+        of_call = {
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),
@@ -223,14 +276,8 @@ class RedisIndex:
             "base": known.generation,
             "decided": list(decided),
         }
-        fixed = [*self._fixed, msgspec.json.encode(call)]
-        with translated():
-            found = self._script(keys=[self._layout.meta], args=[*fixed, *pages, *decided.values()])
-        answers = [self._layout.answer(a, e) for a, e in zip(found, entries, strict=True)]
-        for answer, of_base in zip(answers, known.answers, strict=True):
-            if not of_base:
-                self._tell(answer.decision)
-        return answers
+        fixed = [*self._fixed, msgspec.json.encode({**call, **of_call})]
+        return [*fixed, *pages, *decided.values()]
 
     def _tell(self, decision: Unique | Duplicate) -> None:
         """Note a number that the index has given. A match's may be the base's, from the journal."""
@@ -261,11 +308,6 @@ class RedisIndex:
         wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         numbers = {partition: number for number, partition in enumerate(wanted, start=1)}
         return numbers, [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
-
-    def _adapt(self, pages: int, seconds: float) -> None:
-        """Choose the next call's size so that it takes about CALL_SECONDS."""
-        wanted = int(pages * CALL_SECONDS / max(seconds, 1e-6))
-        self._call_pages = max(1, min(MAX_CALL_PAGES, wanted, 2 * self._call_pages))
 
     def _within_reach(self, fingerprint: int) -> list[int]:
         relation = self.spec.relation

@@ -1,5 +1,7 @@
 -- The batch ------------------------------------------------------------------------------------------------------
 
+local PAGE_WORK = 50   -- a page that meets few candidates takes as long as comparing so many
+
 local pages, partitions, answers = {}, {}, {}
 local last_page = #ARGV - #asked.decided
 for n = FIRST_PAGE, last_page do
@@ -11,14 +13,26 @@ end
 for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
 for i, row in ipairs(asked.partitions) do partitions[i] = opened(row) end
 local stale = sort_pages(partitions, pages)
-if stale then return stale end
+if stale then
+  call('HSET', KEYS[1], 'cut', asked.name)
+  return stale
+end
 for _, partition in ipairs(partitions) do read_journal(partition) end
 expire(asked.expire_budget)
+local work = 0
 for i, page in ipairs(pages) do
+  candidates = 0
   page.answer = page.answer or judge(page)
   answers[i] = page.answer
+  work = work + PAGE_WORK + candidates
+  most_candidates = math.max(most_candidates, candidates)
+  if work > asked.work and i < #pages then
+    call('HSET', KEYS[1], 'cut', asked.name)
+    call('HINCRBY', KEYS[1], 'cuts', 1)
+    break
+  end
 end
 write_log()
 for _, partition in ipairs(partitions) do write_journal(partition) end
-call('HSET', KEYS[1], 'seq', text_of(seq), 'documents', text_of(documents))
+call('HSET', KEYS[1], 'seq', text_of(seq), 'documents', text_of(documents), 'most_candidates', text_of(most_candidates))
 return answers

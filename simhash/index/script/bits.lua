@@ -56,7 +56,8 @@ local function bucket_of(bits) return string.format(hex, number_of(sub(bits, 1, 
 local ones = {[0] = 0}
 for i = 1, 255 do ones[i] = ones[(i - i % 2) / 2] + i % 2 end
 
-local function distance(a, b)
+-- How many bits differ; once they are more than `enough`, some number above it.
+local function distance(a, b, enough)
   local sum = 0
   for i = 1, #a, 4 do
     local a1, a2, a3, a4 = byte(a, i, i + 3)
@@ -65,6 +66,7 @@ local function distance(a, b)
     if a2 then sum = sum + ones[bxor(a2, b2)] end
     if a3 then sum = sum + ones[bxor(a3, b3)] end
     if a4 then sum = sum + ones[bxor(a4, b4)] end
+    if sum > enough then return sum end
   end
   return sum
 end

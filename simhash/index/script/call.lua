@@ -7,8 +7,8 @@
 -- ARGV[1]  generation
 -- ARGV[2]  layout: JSON, see Layout.for_script
 -- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
--- ARGV[4]  call: JSON {history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget, partitions, base,
---          decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
+-- ARGV[4]  call: JSON {name, work, history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget,
+--          partitions, base, decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
 --          decided: numbers of the pages (from 1) that are known from it
 -- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
@@ -16,7 +16,9 @@
 --               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
 --           behind the pages: what the base answers for each of the decided ones, as it would be returned
 -- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
--- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record.
+-- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record. Answers for the
+-- first pages only when `work` was used up: the rest must come again. Calls of the same name that were sent meanwhile are
+-- then given no answers, as their pages would be judged out of turn.
 
 local FIRST_PAGE = 5
 local layout, asked = cjson.decode(ARGV[2]), cjson.decode(ARGV[4])
@@ -28,7 +30,7 @@ local byte, sub, char = string.byte, string.sub, string.char
 local bxor = bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base', 'cut', 'most_candidates')
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
 end
@@ -40,7 +42,8 @@ if asked.history and not (meta[4] == asked.history and server_is(sub(asked.histo
   return redis.error_reply('HISTORY')
 end
 if asked.base and (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
-local seq, documents = tonumber(meta[2]), tonumber(meta[3])
+if meta[6] and meta[6] == asked.name then return {} end
+local seq, documents, most_candidates = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[7] or '0')
 
 local now = asked.now_ms
 if now < 0 then

@@ -52,8 +52,10 @@ end
 local function write_journal(partition)
   local written = {}
   for _, page in ipairs(partition.undecided) do
-    written[#written + 1] = page.offset
-    written[#written + 1] = page.observation .. page.answer
+    if page.answer then
+      written[#written + 1] = page.offset
+      written[#written + 1] = page.observation .. page.answer
+    end
   end
   if #written > 0 then call('HSET', partition.key, unpack(written)) end
 end

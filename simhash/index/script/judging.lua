@@ -6,7 +6,8 @@ local RECORDS, TABLES, MEMBERS, BANDS = 2, 3, 2 + 2 * #layout.prefixes, 3 + 3 * 
 local NO_KEY = byte('-')   -- what the score of a band begins with when there is none
 
 -- The best answer so far for the page at hand.
-local own_seq, oldest_seq, oldest_record, oldest_distance, candidates
+local own_seq, oldest_seq, oldest_record, oldest_distance
+local candidates = 0
 
 local function shares_band(record, bands)
   for at = 1, #bands, BAND_BYTES do
@@ -23,7 +24,7 @@ end
 local function verified(page, record)
   if COMPARED == 0 then return true end
   page.verifier = page.verifier or sub(page.body, OBSERVATION + 1, OBSERVATION + COMPARED)
-  return distance(page.verifier, sub(record, VERIFIER, VERIFIER + COMPARED - 1)) <= layout.verifier_reach
+  return distance(page.verifier, sub(record, VERIFIER, VERIFIER + COMPARED - 1), layout.verifier_reach) <= layout.verifier_reach
 end
 
 local function consider_record(record, page_distance, page)
@@ -53,7 +54,7 @@ local function compare(i, key, score, page, flipped)
   local own, found = page.places[MEMBERS + i], call('ZRANGEBYSCORE', key, score, score)
   candidates = candidates + #found
   for n = 1, #found do
-    local d = distance(own, found[n]) + (flipped and 1 or 0)
+    local d = distance(own, found[n], layout.reach) + (flipped and 1 or 0)
     if d == 0 then
       if not page.field then page.field = consider(page.fingerprint, page.places[RECORDS], 0, page) end
     elseif d <= layout.reach then
@@ -90,7 +91,7 @@ local function compare_band(key, score, page)
   for n = 1, #found do
     local fingerprint = sub(found[n], 1, #page.fingerprint)
     if not page.seen[fingerprint] then
-      local d = distance(page.fingerprint, fingerprint)
+      local d = distance(page.fingerprint, fingerprint, layout.reach)
       if d <= layout.reach then consider(fingerprint, records_key(fingerprint), d, page, bands_of(page)) end
     end
   end
@@ -177,7 +178,7 @@ local function judge_decided(page)
 end
 
 local function judge(page)
-  own_seq, oldest_seq, oldest_record, oldest_distance, candidates = nil, nil, nil, nil, 0
+  own_seq, oldest_seq, oldest_record, oldest_distance = nil, nil, nil, nil
   local judged_by = page.decided and judge_decided or page.kind == 'f' and judge_fingerprint or judge_digest
   local answer = judged_by(page)
   bound_documents()
