@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import compressed, index, loop, machine, texts
+from benchmarks import cluster, compressed, index, loop, machine, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -29,6 +29,10 @@ def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     index.run(report, replace(sizes, stored=stored or sizes.stored), scratch)
 
 
+def _cluster(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    cluster.run(report, cluster.QUICK if quick else cluster.Sizes(), scratch)
+
+
 def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
     texts.run(report, texts.QUICK if quick else texts.Sizes(), pages)
 
@@ -38,7 +42,13 @@ def _compressed(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     compressed.run(report, compressed.QUICK if quick else compressed.FULL if full else compressed.Sizes(), scratch)
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {"texts": _texts, "loop": _loop, "index": _index, "compressed": _compressed}
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "texts": _texts,
+    "loop": _loop,
+    "index": _index,
+    "cluster": _cluster,
+    "compressed": _compressed,
+}
 
 
 @click.command()

@@ -12,7 +12,8 @@
     │   └── TableMismatch    it holds something else than what is asked for
     └── IndexFault       the index refuses or cannot answer
         ├── IndexUnreachable     nobody answers there; try again later (`retriable`)
-        │   └── IndexServerChanged   the server was restarted or failed over; what it has must be looked at first
+        │   ├── IndexServerChanged   the server was restarted or failed over; what it has must be looked at first
+        │   └── IndexBusy            another worker judges a page like one of these (`retriable`)
         ├── IndexUnreplicated    too few replicas have what was stored (`retriable`)
         ├── IndexLost            pages whose verdicts were committed are missing: an operator must act
         ├── IndexMisconfigured   the server's settings would lose or bloat data
@@ -109,6 +110,10 @@ class IndexUnreplicated(IndexFault):
 
 class IndexLost(IndexFault):
     """The index lacks pages whose verdicts were committed."""
+
+
+class IndexBusy(IndexUnreachable):
+    """Another worker judges a page that one of these may match: hand all in again, a little later."""
 
 
 class IndexMisconfigured(IndexFault):

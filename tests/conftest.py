@@ -9,7 +9,7 @@ import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
 
-from tests.servers import KafkaServer, RedisServer, running_kafka, running_redis
+from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 
@@ -43,6 +43,20 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A connection to the session's Redis."""
     with redis.Redis.from_url(redis_server.url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
+    """A real Redis Cluster of three primaries for the whole session."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def cluster_client(cluster: list[RedisServer]) -> Iterator[redis.RedisCluster]:
+    """A connection to the session's Redis Cluster."""
+    with redis.RedisCluster.from_url(cluster[0].url) as connection:
         yield connection
 
 

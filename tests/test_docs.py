@@ -84,6 +84,16 @@ def test_the_key_layout_in_the_architecture_is_the_codes():
     assert Layout.__doc__
 
 
+def test_the_key_layout_of_a_cluster_in_the_architecture_is_the_codes():
+    import simhash.index.cluster.placement
+
+    keys = re.findall(r"^    (\{ns:<g>\}:\S+)", simhash.index.cluster.placement.__doc__ or "", re.M)
+    script = (ROOT / "simhash" / "index" / "cluster" / "claims.lua").read_text(encoding="utf-8")
+    keys += re.findall(r"(\{ns:claim\}:[\w:<>]+)", script)
+    assert len(keys) == 11
+    assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
+
+
 def imports_of(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -125,8 +135,10 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
     assert names <= {
         "simhash/index/redis.py",
         "simhash/index/faults.py",
-        "worker/stores.py",
         "worker/sentinel.py",
+        "simhash/index/cluster/nodes.py",
+        "simhash/index/cluster/opening.py",
+        "worker/stores.py",
         "worker/embedded.py",
         "worker/cli/file.py",
     }

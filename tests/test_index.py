@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
 from simhash.index.calls import CallSize
+from simhash.index.cluster import open_cluster_index
 from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis import existing_index, open_index
@@ -34,7 +35,7 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "redis", "cluster"])
 def make(request, name, clock):
     """Make an index: `make(relation, retention, capacity)`; Redis only where it is asked for."""
     made = []
@@ -44,12 +45,20 @@ def make(request, name, clock):
         if request.param == "memory":
             return MemoryIndex(IndexSpec({}, rule, 4, capacity), kept, clock)
         made.append(rule)
+        if request.param == "cluster":
+            client = request.getfixturevalue("cluster_client")
+            return open_cluster_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
         client = request.getfixturevalue("client")
         return open_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
 
     return of
 
 
+# What has hundreds of cases; test_cluster.py has a selection of them for the cluster, of which each call takes longer.
+of_one_server = pytest.mark.parametrize("make", ["memory", "redis"], indirect=True)
+
+
+@of_one_server
 @pytest.mark.parametrize("name_of_design", [*NAMES, "6c3", "8c3r1", "1c1"])
 @pytest.mark.parametrize("capacity", [10, 1_000_000, 4_000_000_000])
 def test_the_index_agrees_with_brute_force(make, name_of_design, capacity):
@@ -59,6 +68,7 @@ def test_the_index_agrees_with_brute_force(make, name_of_design, capacity):
     assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
 
 
+@of_one_server
 @pytest.mark.parametrize("k_design", ["4c4", "2c1", "4c1", "5c1", "8c1", "8c2"])
 @pytest.mark.parametrize("reach", [0, 3, 4, 7, 12])
 def test_every_k_and_reach_agrees_with_brute_force(make, k_design, reach):
@@ -75,6 +85,7 @@ def test_128_bit_fingerprints_are_judged_alike(make):
     assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
 
 
+@of_one_server
 @pytest.mark.parametrize("bands", [1, 3])
 @pytest.mark.parametrize("capacity", [10, 1_000_000, 10**13])
 def test_pages_that_meet_in_a_band_only_are_found(make, bands, capacity):
@@ -87,6 +98,7 @@ def test_pages_that_meet_in_a_band_only_are_found(make, bands, capacity):
     assert expected != without
 
 
+@of_one_server
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), parts=st.sampled_from(["4", "10", "16", "20", "2-probed"]), step=st.integers(1, 60))
 def test_batches_of_any_size_give_the_same_answers(make, seed, parts, step):

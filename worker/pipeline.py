@@ -232,6 +232,8 @@ class Pipeline:
         self._pause_seconds = 0.0
 
     def _judge(self, items: Sequence[Item]) -> dict[Source, Judged]:
+        # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
+        self._check_positions()
         pages = [each.outcome for each in items if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stage("index"):
             judged = judge(pages, self._parts.index, self._parts.profile, self._committed)

@@ -43,7 +43,10 @@ CONFIG_VARIABLE = PREFIX + "CONFIG"
 # What Kubernetes puts into every container's environment for a Service that is called simhash-dedup.
 _SERVICE_VARIABLE = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _PASSWORD_FIELD = re.compile(r"(password=)[^&]*", re.IGNORECASE)
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", *SENTINEL_SCHEMES)
+CLUSTER_SCHEME = "+cluster"
+"""What the URL of a Redis Cluster has behind redis or rediss; several host:port may follow, separated by commas."""
+_CLUSTER_SCHEMES = (f"redis{CLUSTER_SCHEME}://", f"rediss{CLUSTER_SCHEME}://")
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", *SENTINEL_SCHEMES, *_CLUSTER_SCHEMES)
 _BROKER = re.compile(r"[^\s:/\[\]]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 
 
@@ -133,7 +136,8 @@ class Settings(BaseSettings):
     # Index
     redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] = Field(
         SecretStr("redis://127.0.0.1:6379/0"),
-        description="Redis: redis://, rediss:// or unix:// URL, or redis+sentinel://host:port,host:port/service/db",
+        description="Redis: redis://, rediss:// or unix:// URL, or redis+sentinel://host:port,host:port/service/db, or "
+        "redis+cluster://host:port,host:port",
     )
     redis_timeout: Seconds = Field(5.0, gt=0, le=60, description="how long one call to Redis may take")
     wait_replicas: int = Field(

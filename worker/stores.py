@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -13,7 +14,8 @@ from redis.retry import Retry
 from simhash.errors import DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
-from simhash.index.redis import RedisIndex, encoding_advice, open_index
+from simhash.index.cluster import ClusterIndex, existing_cluster_index, open_cluster_index, translated_on_cluster
+from simhash.index.redis import RedisIndex, encoding_advice, existing_index, open_index
 from simhash.index.safekeeping import Durability
 from simhash.profile_file import SUFFIX, read_profile
 from simhash.profiles import Profile
@@ -24,7 +26,7 @@ from worker.base import TableBase
 from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
 from worker.sentinel import SENTINEL_SCHEMES, sentinel_client
-from worker.settings import Settings, masked_url
+from worker.settings import CLUSTER_SCHEME, Settings, masked_url
 
 log = logging.getLogger(__name__)
 
@@ -90,15 +92,71 @@ def connect(settings: Settings) -> redis.Redis:
         raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
 
 
-def connected_index(settings: Settings, profile: Profile, client: redis.Redis | None = None) -> RedisIndex:
-    """Open, or create, the configured index.
+def connect_cluster(settings: Settings) -> redis.RedisCluster:
+    """A client of the configured Redis Cluster, connected.
+
+    Raises:
+        SettingsError: the URL is none.
+        IndexUnreachable: none of its servers answers; IndexMisconfigured: they are no cluster.
+    """
+    url = settings.redis_url.get_secret_value()
+    scheme, _, rest = url.partition("://")
+    login, at, places = rest.rpartition("@")
+    hosts, tail = re.split(r"(?=[/?]|$)", places, maxsplit=1)
+    first, *others = hosts.split(",")
+    try:
+        node: Any = redis.cluster.ClusterNode  # its types are not given
+        nodes = [node(*_host_and_port(place)) for place in others]
+        with translated_on_cluster():
+            return redis.RedisCluster.from_url(
+                f"{scheme.removesuffix(CLUSTER_SCHEME)}://{login}{at}{first}{tail}",
+                startup_nodes=nodes,
+                socket_timeout=settings.redis_timeout,
+                socket_connect_timeout=settings.redis_timeout,
+                socket_keepalive=True,
+                retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
+            )
+    except ValueError as error:
+        raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
+
+
+def _host_and_port(place: str) -> tuple[str, int]:
+    host, _, port = place.rpartition(":")
+    return host, int(port)
+
+
+@overload
+def connected_index(settings: Settings, profile: Profile, client: redis.Redis) -> RedisIndex: ...
+
+
+@overload
+def connected_index(
+    settings: Settings, profile: Profile, client: redis.Redis | None = None
+) -> RedisIndex | ClusterIndex: ...
+
+
+def connected_index(
+    settings: Settings, profile: Profile, client: redis.Redis | None = None
+) -> RedisIndex | ClusterIndex:
+    """Open, or create, the configured index: on one primary, or on a Redis Cluster if the URL names one.
 
     Raises:
         SettingsError, IndexFault: see `simhash.index.redis.open_index`.
     """
-    client = client or connect(settings)
     design = configured_design(settings, profile)
     relation = Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+    if client is None and on_cluster(settings):
+        _refuse_on_cluster(settings)
+        return open_cluster_index(
+            connect_cluster(settings),
+            settings.index_name,
+            profile.recipe(),
+            relation,
+            settings.documents,
+            retention(settings),
+            adopt_design=settings.design == "auto",
+        )
+    client = client or connect(settings)
     index = open_index(
         client,
         settings.index_name,
@@ -123,6 +181,30 @@ def _base(place: Path, index: RedisIndex) -> TableBase:
         return TableBase(place, index.spec.profile, index.spec.relation)
     except TableFault as error:
         raise IndexMisconfigured(f"base: {error}") from error
+
+
+def found_index(settings: Settings) -> RedisIndex | ClusterIndex:
+    """The index that the settings name, as it is, whatever it was made with.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.redis.existing_index`.
+    """
+    if on_cluster(settings):
+        return existing_cluster_index(connect_cluster(settings), settings.index_name)
+    return existing_index(connect(settings), settings.index_name)
+
+
+def _refuse_on_cluster(settings: Settings) -> None:
+    """What an index on a cluster has not."""
+    if settings.wait_replicas:
+        raise SettingsError("wait_replicas: not with a Redis Cluster, whose writes of a batch go to several primaries")
+    if settings.base is not None:
+        raise SettingsError("base: not with a Redis Cluster")
+
+
+def on_cluster(settings: Settings) -> bool:
+    """Whether the settings name a Redis Cluster."""
+    return CLUSTER_SCHEME in settings.redis_url.get_secret_value().partition("://")[0]
 
 
 def retention(settings: Settings) -> Retention:

@@ -359,8 +359,8 @@ def open_index(
         check_server(client)
         spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
         stored = _create(client, name, spec)
-        found = _spec_of(stored, name)
-        _refuse_differences(name, found, spec, adopt_design)
+        found = spec_of(stored, name)
+        refuse_differences(name, found, spec, adopt_design)
         return RedisIndex(client, name, found, stored["generation"], retention, clock, durability)
 
 
@@ -375,7 +375,7 @@ def existing_index(client: redis.Redis, name: str) -> RedisIndex:
         stored = _meta(client, name)
         if not stored:
             raise IndexMismatch(f"there is no index {name!r} on this Redis")
-        return RedisIndex(client, name, _spec_of(stored, name), stored["generation"])
+        return RedisIndex(client, name, spec_of(stored, name), stored["generation"])
 
 
 def check_server(client: redis.Redis) -> None:
@@ -392,7 +392,9 @@ def check_server(client: redis.Redis) -> None:
             "set maxmemory-policy noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
         )
     if client.info("cluster").get("cluster_enabled"):
-        raise IndexMisconfigured("this Redis is part of a cluster: the index needs one primary that holds all its keys")
+        raise IndexMisconfigured(
+            "this Redis is part of a cluster: name it by a redis+cluster:// URL (rediss+cluster:// with TLS)"
+        )
 
 
 def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
@@ -415,7 +417,7 @@ def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
 def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:
     """Write the meta hash if there is none, as one step; return what is stored."""
     key = f"{name}:meta"
-    fields = _fields_of(spec)
+    fields = fields_of(spec)
     with client.pipeline() as pipe:
         while True:
             try:
@@ -434,7 +436,7 @@ def _meta(client: Any, name: str) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in client.hgetall(f"{name}:meta").items()}
 
 
-def _fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
+def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
     relation = spec.relation
     fields: dict[str, str | int | bytes] = {
         "format": FORMAT,
@@ -453,7 +455,7 @@ def _fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
     return fields | {"generation": f"1-{digest}", "seq": 0, "documents": 0}
 
 
-def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
+def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     if stored["format"] != str(FORMAT):
         raise IndexMismatch(
             f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "
@@ -471,7 +473,7 @@ def _spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
 
 
-def _refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:
+def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:
     pairs: dict[str, tuple[object, object]] = {
         "reach": (found.relation.reach, wanted.relation.reach),
         "verifier_reach": (found.relation.verifier_reach, wanted.relation.verifier_reach),

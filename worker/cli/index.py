@@ -12,17 +12,22 @@ import click
 import msgspec
 
 from simhash.index import Neighbour, Partition
-from simhash.index.redis import RedisIndex, existing_index
+from simhash.index.cluster import ClusterIndex
+from simhash.index.redis import RedisIndex
 from simhash.sketch import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.errors import SettingsError
 from worker.settings import Settings
-from worker.stores import connect
+from worker.stores import found_index
 from worker.verdict import hexadecimal
 
 
 def opened(settings: Settings) -> RedisIndex:
-    """The index that the settings name, as it is."""
-    return existing_index(connect(settings), settings.index_name)
+    """The index that the settings name, as it is, for what one on a cluster has not."""
+    found = found_index(settings)
+    if isinstance(found, ClusterIndex):
+        raise SettingsError("redis_url: an index on a Redis Cluster knows no such command")
+    return found
 
 
 @click.command()
@@ -39,7 +44,7 @@ def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None
       simhash-dedup inspect https://example.com/page
       simhash-dedup inspect 57a843f31c06a026 --json
     """
-    index = opened(settings_of(config, flags))
+    index = found_index(settings_of(config, flags))
     found = _near(index, what)
     for neighbour in found:
         click.echo(_line(neighbour, index, as_json))
@@ -48,7 +53,7 @@ def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None
         sys.exit(1)
 
 
-def _near(index: RedisIndex, what: str) -> list[Neighbour]:
+def _near(index: RedisIndex | ClusterIndex, what: str) -> list[Neighbour]:
     digits = -(-index.spec.relation.design.bits // 4)
     if re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", what):
         return index.neighbours(int(what, 16))
@@ -58,7 +63,7 @@ def _near(index: RedisIndex, what: str) -> list[Neighbour]:
     return found + [neighbour for fingerprint in fingerprints for neighbour in index.neighbours(fingerprint)]
 
 
-def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str:
+def _line(neighbour: Neighbour, index: RedisIndex | ClusterIndex, as_json: bool) -> str:
     record, relation = neighbour.record, index.spec.relation
     fingerprint = hexadecimal(neighbour.fingerprint, relation.design.bits)
     if not as_json:
@@ -100,7 +105,7 @@ def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | N
       simhash-dedup index rewind pages                        # all partitions, from their beginning
       simhash-dedup index rewind pages --partition 3 --to 1200
     """
-    found = opened(settings_of(config, flags))
+    found = found_index(settings_of(config, flags))
     rewound = list(_rewind(found, topic, partition, offset))
     for line in rewound:
         click.echo(line)
@@ -109,7 +114,7 @@ def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | N
         sys.exit(1)
 
 
-def _rewind(found: RedisIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
+def _rewind(found: RedisIndex | ClusterIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
     for partition, mark in sorted(found.marks().items()):
         if partition.topic != topic or (only and partition.number not in only):
             continue

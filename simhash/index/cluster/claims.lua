@@ -1,0 +1,408 @@
+-- The claim slot of an index on a cluster: who judges which page, the journals and the counters. Each call is one atomic
+-- step; all keys lie in one slot, so this one primary sees them together. `claims.py` makes the calls.
+--
+-- KEYS[1]  {ns:claim}:meta                 HASH  generation, the spec; seq, documents, nonce; first, the oldest
+--                                                seq there is; floor, the oldest that is not too many
+-- KEYS[2]  {ns:claim}:claims               HASH  observation, or "removal of" and seq -> the claim (see below)
+-- KEYS[3]  {ns:claim}:meet                 HASH  key by which pages meet -> the claims that have it, 16 bytes each
+-- KEYS[4]  {ns:claim}:gone                 ZSET  seq of what was removed out of turn
+-- KEYS[5..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
+--
+-- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  now in ms, -1: this server's clock   ARGV[4..]  see each command
+--
+-- A claim: state ('held', 'numbered' or 'removal'), writers (every nonce that may have written; the holder's is the
+-- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body. Keys by which pages meet are 9
+-- bytes: 'f' and the fingerprint, 'x' and a digest, or a table or band and its prefix. Two pages conflict when they have
+-- an 'f' or 'x' key in common, or any other key and match. Integers are big-endian.
+
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local byte, sub = string.byte, string.sub
+local bxor = bit.bxor
+local meta, claims_key, meet_key, gone_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local FIRST_JOURNAL, ID, KEY = 5, 16, 9
+local STATE, WRITERS, JOURNAL, OFFSET, FINGERPRINT, VERIFIER, MEETING, SEQ, TIME, BODY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+
+local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach')
+if head[1] ~= ARGV[1] then return redis.error_reply('GENERATION ' .. tostring(head[1])) end
+local seq, documents = tonumber(head[2]), tonumber(head[3])
+local first, floor = tonumber(head[4]), tonumber(head[5])
+local reach, verifier_reach = tonumber(head[6]), tonumber(head[7])
+
+local function clock()
+  local now = tonumber(ARGV[3])
+  if now >= 0 then return now end
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function number(value) return string.format('%.0f', value) end
+
+-- Claims --------------------------------------------------------------------------------------------------------
+
+local loaded = {}
+
+local function load(id)
+  if loaded[id] == nil then
+    local packed = call('HGET', claims_key, id)
+    loaded[id] = packed and cmsgpack.unpack(packed) or false
+  end
+  return loaded[id]
+end
+
+local function store(id, claim)
+  loaded[id] = claim
+  call('HSET', claims_key, id, cmsgpack.pack(claim))
+end
+
+local function holder(claim) return claim[WRITERS][#claim[WRITERS]] end
+
+-- Enter an id under its keys; `found`: what is there already.
+local function enter(id, keys, found)
+  local fields = {}
+  for i = 1, #keys do
+    fields[#fields + 1] = keys[i]
+    fields[#fields + 1] = (found[i] or '') .. id
+  end
+  call('HSET', meet_key, unpack(fields))
+end
+
+local function drop(id, claim)
+  loaded[id] = false
+  call('HDEL', claims_key, id)
+  local keys = claim[MEETING]
+  local found, kept, empty = call('HMGET', meet_key, unpack(keys)), {}, {}
+  for i, ids in ipairs(found) do
+    local rest = {}
+    for at = 1, #(ids or ''), ID do
+      local other = sub(ids, at, at + ID - 1)
+      if other ~= id then rest[#rest + 1] = other end
+    end
+    if #rest > 0 then
+      kept[#kept + 1] = keys[i]
+      kept[#kept + 1] = table.concat(rest)
+    else
+      empty[#empty + 1] = keys[i]
+    end
+  end
+  if #kept > 0 then call('HSET', meet_key, unpack(kept)) end
+  if #empty > 0 then call('HDEL', meet_key, unpack(empty)) end
+end
+
+-- Conflicts -----------------------------------------------------------------------------------------------------
+
+local ones = {[0] = 0}
+for i = 1, 255 do ones[i] = ones[(i - i % 2) / 2] + i % 2 end
+
+local function distance(a, b)
+  local sum = 0
+  for i = 1, #a do sum = sum + ones[bxor(byte(a, i), byte(b, i))] end
+  return sum
+end
+
+local function near(a_fingerprint, a_verifier, b_fingerprint, b_verifier)
+  if #a_fingerprint ~= #b_fingerprint or distance(a_fingerprint, b_fingerprint) > reach then return false end
+  return verifier_reach < 0 or distance(a_verifier, b_verifier) <= verifier_reach
+end
+
+local function always(key)
+  local kind = byte(key)
+  return kind == 102 or kind == 120   -- 'f', 'x'
+end
+
+-- A claim of another nonce that conflicts with the page, or a page of this call that was refused before it.
+local function conflict(page, found, nonce, refused)
+  for i, key in ipairs(page.probes) do
+    local ids = found[i] or ''
+    for at = 1, #ids, ID do
+      local id = sub(ids, at, at + ID - 1)
+      local other = load(id)
+      if other and holder(other) ~= nonce then
+        if always(key) then return id end
+        if other[STATE] ~= 'removal' and near(page.fingerprint, page.verifier, other[FINGERPRINT], other[VERIFIER]) then
+          return id
+        end
+      end
+    end
+    for _, other in ipairs(refused[key] or {}) do
+      if always(key) or near(page.fingerprint, page.verifier, other.fingerprint, other.verifier) then return other.id end
+    end
+  end
+end
+
+-- Journals ------------------------------------------------------------------------------------------------------
+
+local function trim(key, mark)
+  local done = {}
+  for _, field in ipairs(call('HKEYS', key)) do
+    if #field == 6 and unpack_struct('>I6', field) < mark then done[#done + 1] = field end
+  end
+  if #done > 0 then call('HDEL', key, unpack(done)) end
+end
+
+local marks = {}
+
+local function mark_of(journal)
+  if not marks[journal] then marks[journal] = tonumber(call('HGET', journal, 'mark') or '-1') end
+  return marks[journal]
+end
+
+local function move_mark(journal, committed)
+  if committed <= mark_of(journal) then return end
+  call('HSET', journal, 'mark', number(committed))
+  trim(journal, committed)
+  marks[journal] = committed
+end
+
+local function journalled(page)
+  if page.journal == '' then return nil end
+  local found = call('HGET', page.journal, page.offset)
+  if found and sub(found, 1, ID) == page.id then return sub(found, ID + 1) end
+end
+
+local function write_journal(journal, offset, id, answer)
+  if journal == '' or unpack_struct('>I6', offset) < mark_of(journal) then return end
+  call('HSET', journal, offset, id .. answer)
+end
+
+-- Commands ------------------------------------------------------------------------------------------------------
+
+local commands = {}
+
+local function stored() return seq - first + 1 - call('ZCARD', gone_key) end
+
+local function new_nonce() return call('HINCRBY', meta, 'nonce', 1) end
+
+-- A page: observation 16, journal (2 bytes, from 1; 0: none), offset 6, fingerprint or digest, verifier (each behind a byte of
+-- length), how many keys it has (1 byte) and how many it is looked for under (2 bytes; its own are the first), the keys.
+local function page_of(argument)
+  local id, journal, offset, fingerprint, verifier, own, probes, at = unpack_struct('>c16I2c6Bc0Bc0BI2', argument)
+  local page = {id = id, offset = offset, fingerprint = fingerprint, verifier = verifier, keys = {}, probes = {}}
+  page.journal = journal > 0 and KEYS[FIRST_JOURNAL + journal - 1] or ''
+  for i = 1, probes do
+    local key = sub(argument, at, at + KEY - 1)
+    at = at + KEY
+    page.probes[i] = key
+    if i <= own then page.keys[i] = key end
+  end
+  return page
+end
+
+local function refuse(page, refused)
+  for _, key in ipairs(page.keys) do
+    refused[key] = refused[key] or {}
+    table.insert(refused[key], page)
+  end
+end
+
+-- A numbered claim in full: state (1 byte), number of writers (1 byte), each 6; seq 6; time 6; body.
+local function resumed(claim)
+  local writers = {}
+  for i, nonce in ipairs(claim[WRITERS]) do writers[i] = pack('>I6', nonce) end
+  return pack('>B', #writers) .. table.concat(writers) .. pack('>I6I6', claim[SEQ], claim[TIME]) .. claim[BODY]
+end
+
+local function taken_over(id, claim, nonce)
+  if holder(claim) ~= nonce then
+    table.insert(claim[WRITERS], nonce)
+    store(id, claim)
+  end
+end
+
+-- One page's part of `claim`: 'j' answer: decided; 'c': claimed; 'n' ...: numbered before, go on; 's': as the same page
+-- earlier in this call; 'b' id: that claim, or earlier page of this call, is in the way.
+local function claim(page, nonce, refused, seen)
+  if seen[page.id] then return 's' end
+  seen[page.id] = true
+  local answer = journalled(page)
+  if answer then return 'j' .. answer end
+  local own = load(page.id)
+  if own and own[STATE] == 'numbered' then
+    local writers = resumed(own)
+    taken_over(page.id, own, nonce)
+    return 'n' .. writers
+  end
+  if own then drop(page.id, own) end   -- nothing was written under it
+  local found = call('HMGET', meet_key, unpack(page.probes))
+  local blocker = conflict(page, found, nonce, refused)
+  if blocker then
+    refuse(page, refused)
+    return 'b' .. blocker
+  end
+  enter(page.id, page.keys, found)
+  store(page.id, {
+    'held', {nonce}, page.journal, page.offset, page.fingerprint, page.verifier, page.keys, 0, 0, '',
+  })
+  return 'c'
+end
+
+-- ARGV[4] committed offsets of the journals (JSON list; -1: unknown)   ARGV[5..] pages
+-- Returns nonce, now, seq, how many records there are (those that are still being written too), first, floor, then one
+-- reply a page.
+function commands.claim()
+  for i, committed in ipairs(cjson.decode(ARGV[4])) do move_mark(KEYS[FIRST_JOURNAL + i - 1], committed) end
+  local pages = {}
+  for n = 5, #ARGV do
+    local page = page_of(ARGV[n])
+    pages[#pages + 1] = page
+    if page.journal ~= '' and unpack_struct('>I6', page.offset) < mark_of(page.journal) then
+      return redis.error_reply('STALE ' .. page.journal .. ' ' .. number(mark_of(page.journal)))
+    end
+  end
+  local nonce, refused, seen = new_nonce(), {}, {}
+  local replies = {nonce, clock(), seq, stored(), first, floor}
+  for _, page in ipairs(pages) do replies[#replies + 1] = claim(page, nonce, refused, seen) end
+  return replies
+end
+
+local function holds(nonce, id)
+  local own = load(id)
+  return own and holder(own) == nonce
+end
+
+local TAKEN = 'TAKEN another worker has taken a page over'
+
+-- Records below the floor count as forgotten from now on, whatever becomes of the others.
+local function raise_floor(most, least)
+  local raised = math.max(floor, least)
+  local excess = most < 0 and 0 or stored() - most
+  if excess > 0 then
+    local wanted, before = first + excess, nil
+    repeat
+      before = wanted
+      wanted = first + excess + call('ZCOUNT', gone_key, number(first), '(' .. number(before))
+    until wanted == before
+    raised = math.max(raised, wanted)
+  end
+  if raised > floor then
+    floor = raised
+    call('HSET', meta, 'floor', number(floor))
+  end
+end
+
+-- ARGV[4] nonce   ARGV[5] the observations of all pages held, joined   ARGV[6] most records to keep; -1: all
+-- ARGV[7] the floor by which the pages were judged   ARGV[8..] observation and body of those that are unique, in order.
+-- Returns now and the first seq; the others follow it.
+function commands.number()
+  local nonce, now, given = tonumber(ARGV[4]), clock(), seq + 1
+  for at = 1, #ARGV[5], ID do
+    if not holds(nonce, sub(ARGV[5], at, at + ID - 1)) then return redis.error_reply(TAKEN) end
+  end
+  for n = 8, #ARGV do
+    local id = sub(ARGV[n], 1, ID)
+    local own = load(id)
+    seq = seq + 1
+    own[STATE], own[SEQ], own[TIME], own[BODY] = 'numbered', seq, now, sub(ARGV[n], ID + 1)
+    store(id, own)
+  end
+  call('HSET', meta, 'seq', number(seq))
+  raise_floor(tonumber(ARGV[6]), tonumber(ARGV[7]))
+  return {now, given}
+end
+
+-- ARGV[4] nonce   ARGV[5..] observation and answer of each page held. Returns first and floor.
+function commands.finish()
+  local nonce = tonumber(ARGV[4])
+  for n = 5, #ARGV do
+    if not holds(nonce, sub(ARGV[n], 1, ID)) then return redis.error_reply(TAKEN) end
+  end
+  for n = 5, #ARGV do
+    local id = sub(ARGV[n], 1, ID)
+    local own = load(id)
+    if own[STATE] == 'numbered' then documents = documents + 1 end
+    write_journal(own[JOURNAL], own[OFFSET], id, sub(ARGV[n], ID + 1))
+    drop(id, own)
+  end
+  call('HSET', meta, 'documents', number(documents))
+  return {first, floor}
+end
+
+-- ARGV[4] what to take beside claims of the journals given: letters 'r', removals; 'o', pages of no journal
+-- ARGV[5..] ids to take. Held claims are dropped; the others change hands and are returned:
+-- nonce, then for each its id, state, journal, fingerprint (or tagged digest) and what is in `resumed`.
+function commands.recover()
+  local removals, others = string.find(ARGV[4], 'r'), string.find(ARGV[4], 'o')
+  local ids, journals = {}, {}
+  for n = 5, #ARGV do ids[ARGV[n]] = true end
+  for n = FIRST_JOURNAL, #KEYS do journals[KEYS[n]] = true end
+  local nonce = new_nonce()
+  local taken, all = {nonce}, call('HGETALL', claims_key)
+  for n = 1, #all, 2 do
+    local id, own = all[n], cmsgpack.unpack(all[n + 1])
+    local removal = own[STATE] == 'removal'
+    local chosen = ids[id] or journals[own[JOURNAL]] or (removal and removals)
+    chosen = chosen or (not removal and own[JOURNAL] == '' and others)
+    if chosen and own[STATE] == 'held' then
+      drop(id, own)
+    elseif chosen then
+      taken[#taken + 1] = {id, own[STATE], own[JOURNAL], own[FINGERPRINT], resumed(own)}
+      taken_over(id, own, nonce)
+    end
+  end
+  return taken
+end
+
+-- Every claim: id, state, journal, offset, fingerprint, seq, nonce.
+function commands.list()
+  local found, all = {}, call('HGETALL', claims_key)
+  for n = 1, #all, 2 do
+    local own = cmsgpack.unpack(all[n + 1])
+    found[#found + 1] = {all[n], own[STATE], own[JOURNAL], own[OFFSET], own[FINGERPRINT], own[SEQ], holder(own)}
+  end
+  return found
+end
+
+-- ARGV[4..] what is to be removed: seq 6, the key by which it meets, fingerprint or tagged digest. Returns nonce, then one reply
+-- each: 'r' and former writers (6 bytes each): go on; 'g': gone already; 'b': in the way of a page that is being judged.
+function commands.retire()
+  local nonce = new_nonce()
+  local replies = {nonce}
+  for n = 4, #ARGV do
+    local gone, key = unpack_struct('>I6', ARGV[n]), sub(ARGV[n], 7, 6 + KEY)
+    local id = 'removal of' .. pack('>I6', gone)
+    local own = load(id)
+    local reply
+    if gone < first or call('ZSCORE', gone_key, number(gone)) then
+      reply = 'g'
+    elseif own then
+      local writers = {}
+      for i, writer in ipairs(own[WRITERS]) do writers[i] = pack('>I6', writer) end
+      taken_over(id, own, nonce)
+      reply = 'r' .. table.concat(writers)
+    else
+      local found = call('HMGET', meet_key, key)
+      local blocked = false
+      for at = 1, #(found[1] or ''), ID do
+        local other = load(sub(found[1], at, at + ID - 1))
+        blocked = blocked or (other and holder(other) ~= nonce) or other and other[STATE] ~= 'removal'
+      end
+      if blocked then
+        reply = 'b'
+      else
+        enter(id, {key}, found)
+        store(id, {'removal', {nonce}, '', '', sub(ARGV[n], 7 + KEY), '', {key}, gone, 0, ''})
+        reply = 'r'
+      end
+    end
+    replies[#replies + 1] = reply
+  end
+  return replies
+end
+
+-- ARGV[4] nonce   ARGV[5..] seq (6 bytes) of what has been removed. Those that are the oldest move `first` on.
+function commands.retired()
+  local nonce = tonumber(ARGV[4])
+  for n = 5, #ARGV do
+    if not holds(nonce, 'removal of' .. ARGV[n]) then return redis.error_reply(TAKEN) end
+  end
+  for n = 5, #ARGV do
+    local id, gone = 'removal of' .. ARGV[n], unpack_struct('>I6', ARGV[n])
+    drop(id, load(id))
+    documents = documents - 1
+    call('ZADD', gone_key, number(gone), number(gone))
+  end
+  while first <= seq and call('ZREM', gone_key, number(first)) == 1 do first = first + 1 end
+  call('HSET', meta, 'documents', number(documents), 'first', number(first))
+  return {first, floor}
+end
+
+return commands[ARGV[2]]()

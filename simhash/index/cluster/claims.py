@@ -1,0 +1,263 @@
+"""The claim slot's calls: bytes for `claims.lua`, and what its answers mean. The connection is the caller's."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from simhash.index.cluster.placement import Placement, claim_tag, is_digest
+from simhash.index.interface import Entry, Partition
+from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
+from simhash.sketch import BAND_BITS
+
+REMOVAL = b"removal of"
+_json = msgspec.json.Encoder()
+
+
+class Numbered(NamedTuple):
+    """A page that was decided to be unique and may be partly written: by whom so far, and what its record is."""
+
+    writers: list[int]
+    record: bytes
+
+
+class Busy(NamedTuple):
+    """A page that must wait: the claim that is in its way."""
+
+    claim: bytes
+
+
+class Journalled(NamedTuple):
+    """A page that was decided before."""
+
+    answer: bytes
+
+
+Reply = Literal["claimed", "again"] | Numbered | Busy | Journalled
+"""What became of a page: ours to judge; the same as one earlier in the call; and see the classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a call for claims.
+
+    Attributes:
+        nonce: proves at later calls that the claims are still ours.
+        seq: the last number given; stored: how many records there are, those that are still being written too.
+    """
+
+    nonce: int
+    now_ms: int
+    seq: int
+    stored: int
+    window: Window
+    replies: Sequence[Reply]
+
+
+class Window(NamedTuple):
+    """The number of the oldest record there is, and of the oldest that is not too many."""
+
+    first: int
+    floor: int
+
+
+class Removal(NamedTuple):
+    """A record to be removed: its number, and its fingerprint or tagged digest."""
+
+    seq: int
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A claim that has changed hands: of a page decided to be unique, or (`removal`) of a record being removed.
+
+    `key` is the fingerprint, or the tagged digest of a page without one; `journal` the key of the journal that its
+    decision goes into, empty when there is none.
+    """
+
+    id: bytes
+    removal: bool
+    journal: str
+    key: bytes
+    numbered: Numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim as an operator sees it.
+
+    Attributes:
+        id: the page's observation, or REMOVAL and the record's number.
+        state: "held": being judged; "numbered": unique, being written; "removal".
+        journal: key of the journal that its decision goes into; empty: none.
+        nonce: the holder's.
+    """
+
+    id: bytes
+    state: str
+    journal: str
+    offset: int
+    fingerprint: int | None
+    seq: int | None
+    nonce: int
+
+
+class Claims:
+    """See the module.
+
+    Args:
+        run: calls claims.lua with keys and arguments.
+        clock: milliseconds since the epoch; None: the server's.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[str], Sequence[bytes | str | int]], Any],
+        name: str,
+        generation: str,
+        placement: Placement,
+        layout: Layout,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        tag = claim_tag(name)
+        self._run = run
+        self._generation = generation
+        self._placement = placement
+        self._layout = layout
+        self._clock = clock
+        self._keys = [f"{tag}:meta", f"{tag}:claims", f"{tag}:meet", f"{tag}:gone"]
+        self._journals = f"{tag}:j:"
+
+    @property
+    def meta(self) -> str:
+        """The key of what the index says of itself."""
+        return self._keys[0]
+
+    @property
+    def journals(self) -> str:
+        """What the keys of journals start with."""
+        return self._journals
+
+    def journal(self, partition: Partition) -> str:
+        """The journal of a partition."""
+        return f"{self._journals}{partition.topic}:{partition.number}"
+
+    def claim(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> Claimed:
+        """Claim what is not journalled and in nobody's way; move the marks."""
+        partitions = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
+        numbers = {partition: number for number, partition in enumerate(partitions, start=1)}
+        pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
+        offsets = _json.encode([committed.get(partition, -1) for partition in partitions])
+        nonce, now, seq, stored, first, floor, *replies = self._call(
+            "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions]
+        )
+        return Claimed(nonce, now, seq, stored, Window(first, floor), [_reply(reply) for reply in replies])
+
+    def number(
+        self, nonce: int, held: Sequence[bytes], unique: Sequence[Entry], most: int | None, floor: int
+    ) -> list[bytes]:
+        """Decide that pages are unique, in order; their records.
+
+        Args:
+            held: all pages of this nonce.
+            most: how many records to keep; floor: what is below it was taken to be forgotten when they were judged.
+        """
+        bodies = [self._layout.body(entry) for entry in unique]
+        pages = [entry.observation + body for entry, body in zip(unique, bodies, strict=True)]
+        now, seq = self._call("number", nonce, b"".join(held), -1 if most is None else most, floor, *pages)
+        head = now.to_bytes(6)
+        return [(seq + n).to_bytes(SEQ_BYTES) + head + body for n, body in enumerate(bodies)]
+
+    def finish(self, nonce: int, answers: Mapping[bytes, bytes], journals: Sequence[str]) -> Window:
+        """Journal the answers and let the pages go: only now may their verdicts be known."""
+        pages = [page + answer for page, answer in answers.items()]
+        return Window(*self._call("finish", nonce, *pages, journals=journals))
+
+    def recover(
+        self, partitions: Sequence[Partition], ids: Sequence[bytes] = (), removals: bool = False, others: bool = False
+    ) -> tuple[int, list[Taken]]:
+        """Drop claims on pages that are merely being judged, take over those that may be partly written.
+
+        Args:
+            partitions, ids: of these; removals: of records that are being removed; others: of pages of no partition.
+
+        Returns:
+            the nonce, and what was taken over.
+        """
+        journals = [self.journal(partition) for partition in partitions]
+        wanted = "r" * removals + "o" * others
+        nonce, *taken = self._call("recover", wanted, *ids, journals=journals)
+        return nonce, [_taken(*row) for row in taken]
+
+    def listed(self) -> list[Claim]:
+        """Every claim there is."""
+        return [_listed(*row) for row in self._call("list")]
+
+    def retire(self, removals: Sequence[Removal]) -> tuple[int, list[list[int] | None]]:
+        """Claim records in order to remove them.
+
+        Returns:
+            the nonce, and for each record its former removers; None: it is gone, or in the way of a page that is
+            being judged.
+        """
+        rows = [r.seq.to_bytes(SEQ_BYTES) + self._placement.meeting_of(r.key) + r.key for r in removals]
+        nonce, *replies = self._call("retire", *rows)
+        return nonce, [_nonces(reply[1:]) if reply[:1] == b"r" else None for reply in replies]
+
+    def retired(self, nonce: int, seqs: Sequence[int]) -> Window:
+        """Say that records have been removed."""
+        return Window(*self._call("retired", nonce, *(seq.to_bytes(SEQ_BYTES) for seq in seqs)))
+
+    def _page(self, entry: Entry, journal: int) -> bytes:
+        own, beside = self._placement.meeting(entry)
+        key, verifier = self._placement.key(entry), self._compared(entry.verifier)
+        offset = entry.position.offset if entry.position else 0
+        head = struct.pack(">16sH6s", entry.observation, journal, offset.to_bytes(OFFSET_BYTES))
+        lengths = struct.pack(">BH", len(own), len(own) + len(beside))
+        parts = [head, bytes([len(key)]), key, bytes([len(verifier)]), verifier, lengths, *own, *beside]
+        return b"".join(parts)
+
+    def _compared(self, verifier: int | None) -> bytes:
+        """The part of a verifier that is compared."""
+        relation = self._placement.spec.relation
+        if relation.verifier_reach is None or verifier is None:
+            return b""
+        return (verifier >> (BAND_BITS * relation.bands)).to_bytes(relation.verifier_bits // 8)
+
+    def _call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = ()) -> Any:
+        now = self._clock() if self._clock else -1
+        return self._run([*self._keys, *journals], [self._generation, command, now, *arguments])
+
+
+def _reply(reply: bytes) -> Reply:
+    kind, rest = reply[:1], reply[1:]
+    if kind == b"j":
+        return Journalled(rest)
+    if kind == b"b":
+        return Busy(rest)
+    if kind == b"n":
+        return _numbered(rest)
+    return "again" if kind == b"s" else "claimed"
+
+
+def _numbered(data: bytes) -> Numbered:
+    at = 1 + 6 * data[0]
+    return Numbered(_nonces(data[1:at]), data[at:])
+
+
+def _nonces(data: bytes) -> list[int]:
+    return [int.from_bytes(data[at : at + 6]) for at in range(0, len(data), 6)]
+
+
+def _taken(id_: bytes, state: bytes, journal: bytes, key: bytes, data: bytes) -> Taken:
+    return Taken(id_, state == b"removal", journal.decode(), key, _numbered(data))
+
+
+def _listed(id_: bytes, state: bytes, journal: bytes, offset: bytes, key: bytes, seq: int, nonce: int) -> Claim:
+    fingerprint = None if is_digest(key) else int.from_bytes(key)
+    return Claim(id_, state.decode(), journal.decode(), int.from_bytes(offset), fingerprint, seq or None, nonce)

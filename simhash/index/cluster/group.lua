@@ -1,0 +1,89 @@
+-- One group of an index's keys on a cluster: all keys of a group lie in one slot. Two calls: read what lies in buckets and
+-- records; write for a holder of claims, unless it has been barred. `placement.py` makes the arguments.
+--
+-- KEYS[1]  {group}:barred   ZSET  nonces that may not write here any more: another worker has taken their work over
+-- KEYS[2..]                 the key of each operation
+-- ARGV[1]  '': read; else the writer's nonce   ARGV[2]  nonces to bar first, 6 bytes each   ARGV[3..]  operations:
+--   reading  'z' length 1, low, high   members of a bucket between two ends        'h' field   a hash's value
+--   writing  'a' member / 'd' member   add to, delete from a bucket
+--            'p' length 1, field, record / 'q' length 1, field, seq 6   put a record among those of a field / drop it
+--            's' length 1, field, value / 'u' field / 'v' length 1, field, seq 6   set, delete; delete if of that seq
+-- A field's records stand behind two bytes of length each; a record begins with its seq.
+
+local call, sub, unpack_struct, pack = redis.call, string.sub, struct.unpack, struct.pack
+local BARRED_KEPT = 1000
+local barred = KEYS[1]
+
+local function split(argument)
+  local head, at = unpack_struct('>Bc0', argument, 2)
+  return head, sub(argument, at)
+end
+
+-- The records of a field but for that of one seq.
+local function without(field, seq)
+  local kept, at, record = {}, 1, nil
+  while at <= #field do
+    record, at = unpack_struct('>I2c0', field, at)
+    if sub(record, 1, 6) ~= seq then kept[#kept + 1] = pack('>I2', #record) .. record end
+  end
+  return table.concat(kept)
+end
+
+local operations = {}
+
+function operations.z(key, argument)
+  local low, high = split(argument)
+  return call('ZRANGEBYLEX', key, '[' .. low, '[' .. high)
+end
+
+function operations.h(key, argument) return call('HGET', key, sub(argument, 2)) end
+
+function operations.a(key, argument) return call('ZADD', key, 0, sub(argument, 2)) end
+
+function operations.d(key, argument) return call('ZREM', key, sub(argument, 2)) end
+
+function operations.p(key, argument)
+  local field, record = split(argument)
+  local others = without(call('HGET', key, field) or '', sub(record, 1, 6))
+  return call('HSET', key, field, others .. pack('>I2', #record) .. record)
+end
+
+function operations.q(key, argument)
+  local field, seq = split(argument)
+  local others = without(call('HGET', key, field) or '', seq)
+  if #others > 0 then return call('HSET', key, field, others) end
+  return call('HDEL', key, field)
+end
+
+function operations.s(key, argument)
+  local field, value = split(argument)
+  return call('HSET', key, field, value)
+end
+
+function operations.u(key, argument) return call('HDEL', key, sub(argument, 2)) end
+
+function operations.v(key, argument)
+  local field, seq = split(argument)
+  local record = call('HGET', key, field)
+  return record and sub(record, 1, 6) == seq and call('HDEL', key, field) or 0
+end
+
+-- Nonces rise. Of barred ones the highest are kept; what is lower than all of these is barred with them.
+local function is_barred(nonce)
+  if call('ZSCORE', barred, nonce) then return true end
+  if call('ZCARD', barred) < BARRED_KEPT then return false end
+  return tonumber(nonce) < tonumber(call('ZRANGE', barred, 0, 0)[1])
+end
+
+if ARGV[1] ~= '' then
+  for at = 1, #ARGV[2], 6 do
+    local nonce = string.format('%.0f', unpack_struct('>I6', ARGV[2], at))
+    call('ZADD', barred, nonce, nonce)
+  end
+  local excess = call('ZCARD', barred) - BARRED_KEPT
+  if excess > 0 then call('ZREMRANGEBYRANK', barred, 0, excess - 1) end
+  if is_barred(ARGV[1]) then return redis.error_reply('BARRED another worker has taken this work over') end
+end
+local results = {}
+for n = 3, #ARGV do results[n - 2] = operations[sub(ARGV[n], 1, 1)](KEYS[n - 1], ARGV[n]) end
+return results

@@ -1,0 +1,349 @@
+"""The index on a Redis Cluster: claims in one small slot make of many primaries one atomic check and insert.
+
+No script sees all tables there, so a batch is judged in five steps, each of which is one script call a slot:
+
+    claim    in the claim slot: nobody else judges what could match these pages until they are finished
+    read     the buckets and records that each page meets, on all primaries at once
+    number   in the claim slot: the pages that match nothing are decided to be unique, in order
+    write    their records and members, on all primaries at once
+    finish   in the claim slot: the answers are journalled and the claims let go; only now is a verdict known
+
+A worker that stops on the way leaves claims. Whoever is handed such a page again takes it over with a new nonce: what
+was not numbered is judged afresh; what was is written once more, after the former nonce has been barred from every
+group of keys that is written to, so that a worker that wakes up late changes nothing. ARCHITECTURE.md has the argument.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from simhash.errors import IndexBusy, IndexLost
+from simhash.index.cluster.claims import (
+    REMOVAL,
+    Busy,
+    Claim,
+    Claimed,
+    Claims,
+    Journalled,
+    Numbered,
+    Removal,
+    Taken,
+    Window,
+)
+from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
+from simhash.index.cluster.nodes import Nodes, TakenOver
+from simhash.index.cluster.placement import Placement
+from simhash.index.cluster.reading import Reader
+from simhash.index.cluster.removing import Remover
+from simhash.index.interface import (
+    Answer,
+    Duplicate,
+    Entry,
+    IndexSpec,
+    Neighbour,
+    Partition,
+    Position,
+    Record,
+    Retention,
+    Unique,
+)
+from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
+
+MAX_CALL_PAGES = 100
+EXPIRE_PER_PAGE = 2
+WAITS_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.04, 0.08)
+"""How long a page waits for another worker's claim before what others have left is looked after; then as often again;
+then the caller is told."""
+
+Held = Sequence[tuple[Entry, Numbered | None]]
+"""Pages whose claims are ours, with what is left of those that were numbered before."""
+
+
+class ClusterIndex:
+    """See `simhash.index.interface.Index`. Made by `simhash.index.cluster.opening.open_cluster_index`.
+
+    Args:
+        nodes: the cluster.
+        name: ns, what the hash tags of all keys start with.
+        spec: what the index was made with.
+        generation: must be what the index says of itself at each call.
+        retention: what to forget, when.
+        clock: milliseconds since the epoch; None: that of the claim slot's server.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        name: str,
+        spec: IndexSpec,
+        generation: str,
+        retention: Retention = Retention(),
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._name = name
+        self._generation = generation
+        self._told = 0
+        self._layout = Layout(name, spec)
+        self._placement = Placement(name, spec, self._layout)
+        self._claims = Claims(nodes.claims, name, generation, self._placement, self._layout, clock)
+        self._reader = Reader(nodes, self._placement, self._layout)
+        self._remover = Remover(nodes, self._placement, self._claims, self._reader, retention)
+        self._retention = retention
+
+    @property
+    def spec(self) -> IndexSpec:
+        """What the index was made with."""
+        return self._layout.spec
+
+    @property
+    def generation(self) -> str:
+        """What the index said of itself when it was opened."""
+        return self._generation
+
+    def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        """See `Index.check_and_insert`; in several parts when the batch is large.
+
+        Raises:
+            IndexBusy: another worker judges a page that one of these may match; the others have their answers, and get
+                them again when all are handed in again.
+        """
+        answers: list[Answer] = []
+        for at in range(0, max(len(entries), 1), MAX_CALL_PAGES):
+            answers += self._answers(entries[at : at + MAX_CALL_PAGES], committed)
+        return answers
+
+    def mark(self, partition: Partition) -> int | None:
+        """See `Index.mark`."""
+        mark = self._nodes.field(self._claims.journal(partition), "mark")
+        return None if mark is None else int(mark)
+
+    def marks(self) -> dict[Partition, int]:
+        """The committed mark of every partition that the index has seen."""
+        found = {}
+        for key in self._nodes.keys(self._claims.journals):
+            mark = self._nodes.field(key, "mark")
+            if mark is not None:
+                topic, _, number = key.removeprefix(self._claims.journals).rpartition(":")
+                found[Partition(topic, int(number))] = int(mark)
+        return found
+
+    def rewind(self, partition: Partition, offset: int) -> None:
+        """See `Index.rewind`."""
+        self._nodes.set_field(self._claims.journal(partition), "mark", str(offset))
+
+    def journalled(self, position: Position) -> bool:
+        """See `Index.journalled`."""
+        field = position.offset.to_bytes(OFFSET_BYTES)
+        return self._nodes.field(self._claims.journal(position.partition), field) is not None
+
+    def documents(self) -> int:
+        """See `Index.documents`."""
+        return int(self._nodes.field(self._claims.meta, "documents") or 0)
+
+    def neighbours(self, fingerprint: int) -> list[Neighbour]:
+        """See `Index.neighbours`."""
+        return self._reader.neighbours(fingerprint)
+
+    def scan(self) -> Iterator[tuple[int | None, Record]]:
+        """See `Index.scan`."""
+        for kind in ("r", "x"):
+            for key in self._nodes.keys(f"{{{self._name}:", f"}}:{kind}:"):
+                for field, value in self._nodes.hash(key).items():
+                    for stored in self._reader.records(field, value):
+                        yield int.from_bytes(field) if kind == "r" else None, stored.record
+
+    def ping(self) -> None:
+        """See `Index.ping`."""
+        self._nodes.ping()
+
+    def receipt(self) -> str:
+        """See `Index.receipt`: the generation and the largest number told. It attests the claim slot alone."""
+        return f"{self._generation} {self._told}" if self._told else ""
+
+    def present(self, receipts: Iterable[str]) -> None:
+        """See `Index.present`."""
+        for receipt in receipts:
+            generation, _, seq = receipt.partition(" ")
+            given = int(self._nodes.field(self._claims.meta, "seq") or 0)
+            if generation == self._generation and int(seq) > given:
+                raise IndexLost(
+                    f"the index lacks pages whose verdicts were committed: number {seq} was given, and the last it "
+                    f"knows is {given}: the primary of its claim slot was flushed, restored or failed over. Stop all "
+                    "workers and make the index again from the verdicts (simhash-dedup rebuild)"
+                )
+
+    def replicated(self) -> None:
+        """See `Index.replicated`: nothing is asked for on a cluster."""
+
+    def claims(self) -> list[Claim]:
+        """Every live claim: of pages that are being judged, and of those whose worker has died over them."""
+        return self._claims.listed()
+
+    def release(self, ids: Sequence[bytes]) -> int:
+        """End claims, as an operator: a page that was merely being judged is let go, one that was decided to be unique
+        is written to its end, a removal is done. Safe while the claim's worker lives. Returns how many there were."""
+        there = {claim.id for claim in self.claims()}.intersection(ids)
+        self._resume(*self._claims.recover([], ids=list(there)))
+        return len(there)
+
+    def forget(self, seqs: Sequence[int]) -> int:
+        """Remove records by their numbers; how many of them there were.
+
+        Raises:
+            IndexBusy: a page of the same fingerprint is being judged; call again.
+        """
+        return self._remover.forget(seqs)
+
+    # Waiting -------------------------------------------------------------------------------------------------------
+
+    def _answers(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        answers: dict[bytes, Answer] = {}
+        blocker = b""
+        for attempt, wait in enumerate(WAITS_SECONDS * 2):
+            pending = [entry for entry in entries if entry.observation not in answers]
+            try:
+                blocker = self._round(pending, committed, answers)
+            except TakenOver:
+                blocker = b""
+            if all(entry.observation in answers for entry in entries):
+                return [answers[entry.observation] for entry in entries]
+            # Nothing is held any more: what could be judged is finished.
+            if attempt == len(WAITS_SECONDS) - 1:
+                self._look_after(pending, committed)
+            time.sleep(wait * random.uniform(0.5, 1.5))
+        raise IndexBusy(
+            f"a page like one of this batch is being judged by another worker, or was by one that has died and whose "
+            f"pages have not been read again yet (claim {blocker.hex() or 'lost'})"
+        )
+
+    def _look_after(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> None:
+        """End what others have left in the partitions that are ours to read now, and removals: it is in our way, or in
+        the way of somebody who is in ours."""
+        partitions = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
+        others = any(entry.position is None for entry in entries)
+        self._resume(*self._claims.recover(list(partitions), removals=True, others=others))
+
+    # Judging -------------------------------------------------------------------------------------------------------
+
+    def _round(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int], answers: dict[bytes, Answer]
+    ) -> bytes:
+        """Answer all pages that nobody is in the way of; the last claim that was in the way of one, or nothing."""
+        claimed = self._claims.claim(entries, committed)
+        held: list[tuple[Entry, Numbered | None]] = []
+        blocker, window = b"", claimed.window
+        for entry, reply in zip(entries, claimed.replies, strict=True):
+            if isinstance(reply, Journalled):
+                answers[entry.observation] = self._answer(reply.answer, entry)
+            elif isinstance(reply, Busy):
+                blocker = reply.claim
+            elif isinstance(reply, Numbered):
+                held.append((entry, reply))
+            elif reply == "claimed":
+                held.append((entry, None))
+        if held:
+            found, window = self._settled(claimed, held)
+            answers |= {entry.observation: self._answer(found[entry.observation], entry) for entry, _ in held}
+        self._told = max([self._told, *(number_told(answer.decision) for answer in answers.values())])
+        self._remover.expire(claimed.now_ms, window, EXPIRE_PER_PAGE * len(entries))
+        return blocker
+
+    def _settled(self, claimed: Claimed, held: Held) -> tuple[dict[bytes, bytes], Window]:
+        """Read, number, write, finish: the answers to pages whose claims we hold."""
+        views, records = self._reader.views([entry for entry, _ in held])
+        decided: dict[bytes, tuple[int, Own | Match | Fresh]] = {}
+        fresh: list[Fresh] = []
+        given = claimed.seq
+        for view, (entry, numbered) in zip(views, held, strict=True):
+            found: Own | Match | Fresh | None
+            if numbered:
+                found = Fresh(entry, number_of(numbered.record), numbered.record)
+            else:
+                horizon = self._horizon(claimed, given - claimed.seq)
+                found = judged(view, records, fresh, self.spec.relation, horizon)
+            if found is None:
+                given += 1
+                found = Fresh(entry, given)
+            if isinstance(found, Fresh):
+                fresh.append(found)
+            decided[entry.observation] = view.compared, found
+        self._store(claimed, held, fresh)
+        answers = {page: encoded(compared, found) for page, (compared, found) in decided.items()}
+        partitions = dict.fromkeys(entry.position.partition for entry, _ in held if entry.position)
+        return answers, self._claims.finish(claimed.nonce, answers, [self._claims.journal(p) for p in partitions])
+
+    def _store(self, claimed: Claimed, held: Held, fresh: Sequence[Fresh]) -> None:
+        """Number the unique pages that have no number yet; write all of them."""
+        new = [page for page in fresh if not page.data]
+        if new:
+            observations = [entry.observation for entry, _ in held]
+            floor = self._horizon(claimed, len(new)).first_seq
+            numbered = self._claims.number(
+                claimed.nonce, observations, [page.entry for page in new], self._retention.max_documents, floor
+            )
+            for page, data in zip(new, numbered, strict=True):
+                page.seq, page.data = number_of(data), data
+        written = [
+            operation
+            for page in fresh
+            for operation in self._placement.insertion(self._placement.key(page.entry), page.data, page.entry.verifier)
+        ]
+        if written:
+            writers = [writer for _, numbered in held if numbered for writer in numbered.writers]
+            self._nodes.write(self._placement, written, claimed.nonce, writers)
+
+    def _horizon(self, claimed: Claimed, new: int) -> Horizon:
+        """What has expired by the time that `new` pages of this batch have been numbered."""
+        age, most = self._retention.max_age_ms, self._retention.max_documents
+        excess = 0 if most is None else max(0, claimed.stored + new - most)
+        floor = max(claimed.window.floor, claimed.window.first + excess)
+        return Horizon(-1 if age is None else claimed.now_ms - age, floor)
+
+    def _answer(self, data: bytes, entry: Entry) -> Answer:
+        return self._layout.answer(data, entry)
+
+    # What others have left -----------------------------------------------------------------------------------------
+
+    def _resume(self, nonce: int, taken: Sequence[Taken]) -> None:
+        """Bring to its end what has been taken over."""
+        writers = [writer for each in taken for writer in each.numbered.writers]
+        pages = [each for each in taken if not each.removal]
+        removals = [Removal(int.from_bytes(each.id.removeprefix(REMOVAL)), each.key) for each in taken if each.removal]
+        try:
+            if pages:
+                self._write_again(nonce, pages, writers)
+            if removals:
+                self._remover.erase(nonce, removals, writers)
+        except TakenOver:
+            return  # by somebody else who looks after it
+
+    def _write_again(self, nonce: int, pages: Sequence[Taken], writers: Sequence[int]) -> None:
+        written, answers = [], {}
+        for page in pages:
+            data = page.numbered.record
+            verifier = self._reader.record(page.key, data).verifier
+            written += self._placement.insertion(page.key, data, verifier)
+            answers[page.id] = encoded(0, Own(number_of(data)))
+        self._nodes.write(self._placement, written, nonce, writers)
+        self._claims.finish(nonce, answers, list(dict.fromkeys(page.journal for page in pages if page.journal)))
+
+
+def encoded(compared: int, found: Own | Match | Fresh) -> bytes:
+    """A decision as the journal keeps it (see `Layout.answer`)."""
+    head = compared.to_bytes(4)
+    if isinstance(found, Match):
+        return head + b"d" + bytes([found.distance]) + found.page.data
+    return head + b"u" + found.seq.to_bytes(SEQ_BYTES)
+
+
+def number_told(decision: Unique | Duplicate) -> int:
+    """The number that a decision names."""
+    return decision.seq if isinstance(decision, Unique) else decision.match.seq
+
+
+def number_of(record: bytes) -> int:
+    """The seq that a record begins with."""
+    return int.from_bytes(record[:SEQ_BYTES])

@@ -1,0 +1,158 @@
+"""The connection to a Redis Cluster: scripts run where their keys lie, redirections followed, errors translated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from itertools import groupby
+from typing import Any
+
+import redis
+from redis.exceptions import NoScriptError, RedisClusterException
+
+from simhash.errors import IndexFault, IndexMisconfigured, IndexUnreachable
+from simhash.index.cluster.placement import GROUPS, Operation, Placement
+from simhash.index.faults import translated
+
+_FOLDER = resources.files("simhash.index.cluster")
+CLAIMS = _FOLDER.joinpath("claims.lua").read_text(encoding="utf-8")
+GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
+FIRST_KEY = 2
+_TAKEN_OVER = ("TAKEN", "BARRED")
+
+
+class TakenOver(Exception):
+    """Another worker has taken over what this one was at: what was written so far is its to finish."""
+
+
+class Nodes:
+    """The primaries of a cluster. One thread uses it.
+
+    Raises (all methods): IndexFault, as `translated_on_cluster` says; TakenOver: the script refuses this nonce.
+    """
+
+    def __init__(self, client: redis.RedisCluster) -> None:
+        self._client: Any = client  # its types say "bytes or str" of every answer; ours are all bytes
+        self._shas: dict[str, str] = {}
+
+    def claims(self, keys: Sequence[str], arguments: Sequence[bytes | str | int]) -> Any:
+        """Call claims.lua."""
+        return self._each([[self._sha(CLAIMS), len(keys), *keys, *arguments]])[0]
+
+    def read(self, placement: Placement, operations: Sequence[Operation]) -> list[Any]:
+        """What each operation finds, in their order."""
+        return self._grouped(placement, operations, "", b"")
+
+    def write(self, placement: Placement, operations: Sequence[Operation], nonce: int, barred: Sequence[int]) -> None:
+        """Write for the holder of `nonce`; in each group written to, first bar former holders."""
+        self._grouped(placement, operations, str(nonce), _bars(nonce, barred))
+
+    def bar(self, placement: Placement, nonce: int, barred: Sequence[int]) -> None:
+        """Bar former holders from all groups."""
+        bars = _bars(nonce, barred)
+        if bars:
+            self._each([[self._sha(GROUP), 1, placement.barred(g), str(nonce), bars] for g in range(GROUPS)])
+
+    def field(self, key: str, field: str | bytes) -> bytes | None:
+        """A field of a hash."""
+        with translated_on_cluster():
+            found: bytes | None = self._client.hget(key, field)
+            return found
+
+    def set_field(self, key: str, field: str, value: str) -> None:
+        """Set a field of a hash."""
+        with translated_on_cluster():
+            self._client.hset(key, field, value)
+
+    def hash(self, key: str) -> dict[bytes, bytes]:
+        """A whole hash."""
+        with translated_on_cluster():
+            found: dict[bytes, bytes] = self._client.hgetall(key)
+            return found
+
+    def keys(self, start: str, middle: str = "") -> Iterator[str]:
+        """All keys that begin with `start` and have `middle` behind it, on all primaries."""
+        pattern = f"{_literal(start)}*{_literal(middle)}{'*' if middle else ''}"
+        with translated_on_cluster():
+            for key in self._client.scan_iter(pattern, count=1000):
+                yield key.decode()
+
+    def ping(self) -> None:
+        """Raise unless every primary answers."""
+        with translated_on_cluster():
+            self._client.ping(target_nodes=self._client.PRIMARIES)
+
+    def _grouped(self, placement: Placement, operations: Sequence[Operation], nonce: str, bars: bytes) -> list[Any]:
+        """One call a group; results in the order of the operations."""
+        order = sorted(range(len(operations)), key=lambda n: operations[n].spot.group)
+        groups = [list(part) for _, part in groupby(order, key=lambda n: operations[n].spot.group)]
+        sha, calls = self._sha(GROUP), []
+        for part in groups:
+            keys = [placement.barred(operations[part[0]].spot.group), *(operations[n].spot.key for n in part)]
+            calls.append([sha, len(keys), *keys, nonce, bars, *(operations[n].argument for n in part)])
+        results: list[Any] = [None] * len(operations)
+        for part, found in zip(groups, self._each(calls), strict=True):
+            for n, result in zip(part, found, strict=True):
+                results[n] = result
+        return results
+
+    def _sha(self, script: str) -> str:
+        if script not in self._shas:
+            with translated_on_cluster():
+                self._shas[script] = self._client.script_load(script)
+        return self._shas[script]
+
+    def _each(self, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """The results of script calls, sent to all nodes at once."""
+        with translated_on_cluster():
+            results = self._sent(calls)
+            if any(isinstance(result, NoScriptError) for result in results):
+                self._load_again()
+                # Repeated whole: every call may be made twice, and one that was refused did nothing.
+                again = [n for n, result in enumerate(results) if isinstance(result, NoScriptError)]
+                for n, result in zip(again, self._sent([calls[n] for n in again]), strict=True):
+                    results[n] = result
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+            return results
+
+    def _sent(self, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        pipe = self._client.pipeline()
+        for call in calls:
+            # Named, or the driver asks a server for the keys of each call. It follows redirections all the same.
+            node = self._client.get_node_from_key(call[FIRST_KEY])
+            pipe.execute_command("EVALSHA", *call, target_nodes=node)
+        found: list[Any] = pipe.execute(raise_on_error=False)
+        return found
+
+    def _load_again(self) -> None:
+        """A primary has joined, or has been restarted."""
+        for script in (CLAIMS, GROUP):
+            self._client.script_load(script)
+
+
+def _bars(nonce: int, former: Sequence[int]) -> bytes:
+    return b"".join(each.to_bytes(6) for each in dict.fromkeys(former) if each != nonce)
+
+
+@contextmanager
+def translated_on_cluster() -> Iterator[None]:
+    """Turn the driver's errors into IndexFaults, or TakenOver."""
+    try:
+        with translated():
+            yield
+    except RedisClusterException as error:
+        if "not enabled" in str(error):
+            raise IndexMisconfigured("this Redis is no cluster: name it by a redis:// or rediss:// URL") from error
+        raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error}") from error
+    except IndexFault as error:
+        if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_TAKEN_OVER):
+            raise TakenOver(str(error.__cause__)) from error
+        raise
+
+
+def _literal(text: str) -> str:
+    """A text as itself in a MATCH pattern."""
+    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in text)

@@ -1,0 +1,85 @@
+"""Opening an index on a Redis Cluster: found or made, compared with what is wanted, its servers checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis
+
+from simhash.errors import IndexMisconfigured, IndexMismatch
+from simhash.index.cluster.index import ClusterIndex
+from simhash.index.cluster.nodes import Nodes, translated_on_cluster
+from simhash.index.cluster.placement import claim_tag
+from simhash.index.interface import IndexSpec, Relation, Retention
+from simhash.index.layout import bucket_bits
+from simhash.index.redis import fields_of, refuse_differences, spec_of
+
+_CREATE = """
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end
+return redis.call('HGETALL', KEYS[1])
+"""
+
+
+def open_cluster_index(
+    client: redis.RedisCluster,
+    name: str,
+    profile: Mapping[str, object],
+    relation: Relation,
+    capacity: int,
+    retention: Retention = Retention(),
+    clock: Callable[[], int] | None = None,
+    adopt_design: bool = True,
+) -> ClusterIndex:
+    """Open the index called `name`, creating it when there is none; as `simhash.index.redis.open_index`.
+
+    Raises:
+        IndexMismatch: it was made with something else; the message says what differs.
+        IndexMisconfigured: a server would drop keys, or is no cluster.
+        IndexUnreachable: nobody answers.
+    """
+    check_cluster(client)
+    spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
+    fields = fields_of(spec) | {"first": 1, "floor": 1, "nonce": 0}
+    stored = _meta(client, name, _CREATE, *(value for pair in fields.items() for value in pair))
+    found = spec_of(stored, name)
+    refuse_differences(name, found, spec, adopt_design)
+    return ClusterIndex(Nodes(client), name, found, stored["generation"], retention, clock)
+
+
+def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterIndex:
+    """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
+
+    Raises:
+        IndexMismatch: there is no such index, or it is of another format.
+        IndexUnreachable: nobody answers.
+    """
+    stored = _meta(client, name, "return redis.call('HGETALL', KEYS[1])")
+    if not stored:
+        raise IndexMismatch(f"there is no index {name!r} on this Redis Cluster")
+    return ClusterIndex(Nodes(client), name, spec_of(stored, name), stored["generation"])
+
+
+def check_cluster(client: redis.RedisCluster) -> None:
+    """Refuse a cluster of which a primary would lose the index's keys.
+
+    Raises:
+        IndexMisconfigured: eviction is on.
+    """
+    with translated_on_cluster():
+        asked: Any = client
+        memory = asked.info("memory", target_nodes=asked.PRIMARIES)
+    by_node = {"the primary": memory} if "maxmemory_policy" in memory else memory
+    for node, found in by_node.items():
+        policy = found.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise IndexMisconfigured(
+                f"{node} has maxmemory-policy {policy}: it would drop parts of the index without a word; set "
+                "maxmemory-policy noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
+            )
+
+
+def _meta(client: Any, name: str, script: str, *arguments: str | int | bytes) -> dict[str, str]:
+    with translated_on_cluster():
+        flat = client.eval(script, 1, f"{claim_tag(name)}:meta", *arguments)
+    return {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -1,0 +1,290 @@
+"""Where the keys of an index on a cluster lie, and what is read and written there. No connection lives here.
+
+    key                                  type  holds
+    {ns:claim}:…                               the claim slot: see claims.lua
+    {ns:<g>}:t<i>:<top b bits, hex>      ZSET  scores 0; the rest of each fingerprint as table i permutes it
+    {ns:<g>}:b<i>:<top b bits, hex>      ZSET  scores 0; the rest of band key i and the fingerprint
+    {ns:<g>}:r:<top b bits, hex>         HASH  fingerprint -> its records, each behind two bytes of length
+    {ns:<g>}:x:<top b bits, hex>         HASH  tagged digest -> record, for pages without a fingerprint
+    {ns:<g>}:log:<seq / 128>             HASH  seq -> time and fingerprint or digest, for retention
+    {ns:<g>}:barred                      ZSET  nonces that may not write in this group any more
+
+Buckets are dealt out to `GROUPS` groups by a hash of their names. A group is one hash tag, so one slot, so one script
+call for all that a batch reads or writes there; the tags are chosen such that the groups lie evenly over the slots. The
+records are those of a single primary, without its short form of a lone one; members keep all bits behind b.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from simhash.index.interface import Entry, IndexSpec
+from simhash.index.layout import SEQ_BYTES, TIME_BYTES, Layout, tagged
+from simhash.sketch import BAND_BITS
+from simhash.tables import Table
+
+DIGEST_BYTES = 17
+GROUPS = 64
+"""More groups are more, smaller script calls for a batch; fewer cannot be spread over many primaries."""
+SLOTS = 16_384
+LOG_SEGMENT = 128
+REMEMBERED = 1024
+"""Fingerprints of which the places are kept: those of a batch are needed thrice."""
+_SPREAD = 0x9E3779B97F4A7C15
+"""Odd, so that different prefixes of up to 64 bits stay different; it keeps those of different tables apart."""
+
+
+class Spot(NamedTuple):
+    """A key, and the group that it lies in."""
+
+    group: int
+    key: str
+
+
+class Operation(NamedTuple):
+    """What group.lua does at a key."""
+
+    spot: Spot
+    argument: bytes
+
+
+class Probe(NamedTuple):
+    """A bucket to be read for a page, and how its members become fingerprints (`table` None: a band)."""
+
+    operation: Operation
+    table: Table | None
+    bucket: int
+
+
+class Place(NamedTuple):
+    """Where a fingerprint lies in a table: its bucket and member, and the prefix by which it is met."""
+
+    table: Table
+    spot: Spot
+    member: bytes
+    prefix: int
+
+
+class Logged(NamedTuple):
+    """An entry of the log: when a record was inserted, and its fingerprint or tagged digest."""
+
+    inserted_ms: int
+    key: bytes
+
+
+class Placement:
+    """Keys, probes and writes of one index."""
+
+    def __init__(self, name: str, spec: IndexSpec, layout: Layout) -> None:
+        self.name = name
+        self.spec = spec
+        self.tags = group_tags(name)
+        self._layout = layout
+        self._bits = spec.relation.design.bits
+        self._rest_bits = self._bits - spec.bucket_bits
+        self._rest_bytes = math.ceil(self._rest_bits / 8)
+        self._rest_mask = (1 << self._rest_bits) - 1
+        self._fingerprint_bytes = math.ceil(self._bits / 8)
+        self._radius = spec.relation.design.radius
+        self._placed = lru_cache(REMEMBERED)(self._place)
+        self._band_rest_bits = max(0, BAND_BITS - spec.bucket_bits)
+        self._band_rest_bytes = max(1, math.ceil(self._band_rest_bits / 8))
+
+    def barred(self, group: int) -> str:
+        """The key of the nonces that may not write in a group."""
+        return f"{{{self.tags[group]}}}:barred"
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    def probes(self, fingerprint: int) -> Iterator[Probe]:
+        """What holds every stored fingerprint that shares a prefix with this one in some table."""
+        for index, place in enumerate(self._placed(fingerprint)):
+            table = place.table
+            behind = self._bits - table.prefix
+            yield self._probe(table, place.spot, place.prefix << behind)
+            for prefix in flipped(place.prefix, table.prefix) if self._radius else ():
+                start = prefix << behind
+                yield self._probe(table, self._spot(f"t{index}", start >> self._rest_bits), start)
+
+    def _probe(self, table: Table, spot: Spot, start: int) -> Probe:
+        """Read the part of a bucket that begins with the prefix of `start`, all behind it 0."""
+        bucket, low = start >> self._rest_bits, start & self._rest_mask
+        high = low | ((1 << (self._bits - table.prefix)) - 1)
+        ends = low.to_bytes(self._rest_bytes), high.to_bytes(self._rest_bytes)
+        return Probe(self._range(spot, *ends), table, bucket)
+
+    def band_probes(self, verifier: int | None) -> Iterator[Probe]:
+        """What holds every stored fingerprint with a band key of this verifier's."""
+        for spot, rest in self._band_spots(verifier):
+            ends = rest + bytes(self._fingerprint_bytes), rest + b"\xff" * self._fingerprint_bytes
+            yield Probe(self._range(spot, *ends), None, 0)
+
+    def fingerprints(self, probe: Probe, members: list[bytes]) -> list[int]:
+        """The fingerprints that a probe has found."""
+        if probe.table is None:
+            return [int.from_bytes(member[self._band_rest_bytes :]) for member in members]
+        bucket = probe.bucket << self._rest_bits
+        return [probe.table.restore(bucket | int.from_bytes(member)) for member in members]
+
+    def records_of(self, fingerprint: int) -> Operation:
+        """Read the records of a fingerprint."""
+        return Operation(self._records(fingerprint), b"h" + self._layout.key_of(fingerprint))
+
+    def record_of(self, digest: bytes) -> Operation:
+        """Read the record of a tagged digest."""
+        return Operation(self._digests(digest), b"h" + digest)
+
+    def stored_under(self, key: bytes) -> Operation:
+        """Read what is stored under a fingerprint or a tagged digest."""
+        return self.record_of(key) if is_digest(key) else self.records_of(int.from_bytes(key))
+
+    def logged(self, seq: int) -> Operation:
+        """Read the log's entry of a record."""
+        return Operation(self._log(seq), b"h" + seq.to_bytes(SEQ_BYTES))
+
+    @staticmethod
+    def log_entry(value: bytes) -> Logged:
+        """What the log says of a record."""
+        return Logged(int.from_bytes(value[:TIME_BYTES]), value[TIME_BYTES:])
+
+    # Writing -------------------------------------------------------------------------------------------------------
+
+    def insertion(self, key: bytes, record: bytes, verifier: int | None) -> list[Operation]:
+        """Everything that is written for a unique page of this fingerprint or digest: record, log entry, members."""
+        seq, inserted = record[:SEQ_BYTES], record[SEQ_BYTES : SEQ_BYTES + TIME_BYTES]
+        logged = Operation(self._log(int.from_bytes(seq)), b"s" + _headed(seq, inserted + key))
+        if is_digest(key):
+            return [Operation(self._digests(key), b"s" + _headed(key, record)), logged]
+        fingerprint = int.from_bytes(key)
+        written = [Operation(self._records(fingerprint), b"p" + _headed(key, record)), logged]
+        written += [Operation(place.spot, b"a" + place.member) for place in self._placed(fingerprint)]
+        return written + [Operation(spot, b"a" + rest + key) for spot, rest in self._band_spots(verifier)]
+
+    def removal_of_members(
+        self, fingerprint: int, verifier: int | None, others: Sequence[int | None]
+    ) -> list[Operation]:
+        """Delete the bands that no other record of the fingerprint has, and the members when there is no other.
+
+        Args:
+            verifier: the record's; others: those of the other records of the fingerprint.
+        """
+        key = self._layout.key_of(fingerprint)
+        kept = {place for other in others for place in self._band_spots(other)}
+        gone = [place for place in self._band_spots(verifier) if place not in kept]
+        written = [Operation(spot, b"d" + rest + key) for spot, rest in gone]
+        if not others:
+            written += [Operation(place.spot, b"d" + place.member) for place in self._placed(fingerprint)]
+        return written
+
+    def removal_of_record(self, key: bytes, seq: int) -> list[Operation]:
+        """Delete a record and its log entry."""
+        number = seq.to_bytes(SEQ_BYTES)
+        if is_digest(key):
+            record = Operation(self._digests(key), b"v" + _headed(key, number))
+        else:
+            record = Operation(self._records(int.from_bytes(key)), b"q" + _headed(key, number))
+        return [record, Operation(self._log(seq), b"u" + number)]
+
+    # Meeting -------------------------------------------------------------------------------------------------------
+
+    def meeting(self, entry: Entry) -> tuple[list[bytes], list[bytes]]:
+        """The keys by which a page meets others in the claim slot; and those by which it is looked for beside them."""
+        relation = self.spec.relation
+        own = [self.meeting_of(self.key(entry))]
+        beside: list[bytes] = []
+        if entry.fingerprint is None:
+            return own, beside
+        for index, place in enumerate(self._placed(entry.fingerprint)):
+            own.append(_meeting(b"t", place.prefix, index))
+            if self._radius:
+                beside += [_meeting(b"t", prefix, index) for prefix in flipped(place.prefix, place.table.prefix)]
+        for index, key in enumerate(relation.band_keys(entry.verifier)):
+            if key:
+                own.append(_meeting(b"b", key, index))
+        return own, beside
+
+    @staticmethod
+    def meeting_of(key: bytes) -> bytes:
+        """The key by which only pages of the same fingerprint, or tagged digest, meet."""
+        return _meeting(b"x" if is_digest(key) else b"f", int.from_bytes(key), 0)
+
+    def key(self, entry: Entry) -> bytes:
+        """What a page's record is stored under: its fingerprint, or its tagged digest."""
+        return tagged(entry.digest) if entry.fingerprint is None else self._layout.key_of(entry.fingerprint)
+
+    # Spots ---------------------------------------------------------------------------------------------------------
+
+    def _spot(self, kind: str, bucket: int) -> Spot:
+        name = f"{kind}:{bucket:0{self._layout.digits}x}"
+        group = zlib.crc32(name.encode()) % GROUPS
+        return Spot(group, f"{{{self.tags[group]}}}:{name}")
+
+    def _range(self, spot: Spot, low: bytes, high: bytes) -> Operation:
+        return Operation(spot, b"z" + _headed(low, high))
+
+    def _place(self, fingerprint: int) -> list[Place]:
+        """Where a fingerprint lies in each table."""
+        places = []
+        for index, table in enumerate(self.spec.relation.design.tables):
+            permuted = table.permute(fingerprint)
+            member = (permuted & self._rest_mask).to_bytes(self._rest_bytes)
+            spot = self._spot(f"t{index}", permuted >> self._rest_bits)
+            places.append(Place(table, spot, member, permuted >> (self._bits - table.prefix)))
+        return places
+
+    def _band_spots(self, verifier: int | None) -> Iterator[tuple[Spot, bytes]]:
+        """For each band key its bucket, and its rest."""
+        for index, key in enumerate(self.spec.relation.band_keys(verifier)):
+            if key:
+                bucket, rest = divmod(key, 1 << self._band_rest_bits)
+                yield self._spot(f"b{index}", bucket), rest.to_bytes(self._band_rest_bytes)
+
+    def _records(self, fingerprint: int) -> Spot:
+        return self._spot("r", fingerprint >> self._rest_bits)
+
+    def _digests(self, digest: bytes) -> Spot:
+        return self._spot("x", int.from_bytes(digest[1:]) >> (128 - self.spec.bucket_bits))
+
+    def _log(self, seq: int) -> Spot:
+        return self._spot("log", seq // LOG_SEGMENT)
+
+
+def is_digest(key: bytes) -> bool:
+    """Whether a record's key is a tagged digest; a fingerprint has fewer bytes."""
+    return len(key) == DIGEST_BYTES
+
+
+def flipped(prefix: int, bits: int) -> Iterator[int]:
+    """The prefixes that differ from this one in one bit."""
+    return (prefix ^ (1 << bit) for bit in range(bits))
+
+
+def claim_tag(name: str) -> str:
+    """What the keys of the claim slot start with."""
+    return f"{{{name}:claim}}"
+
+
+def group_tags(name: str) -> list[str]:
+    """One hash tag for each group, evenly over the slots: the first of ns:0, ns:1 … in each range of slots."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < GROUPS:
+        tag = f"{name}:{number:x}"
+        found.setdefault(binascii.crc_hqx(tag.encode(), 0) % SLOTS * GROUPS // SLOTS, tag)
+        number += 1
+    return [found[group] for group in range(GROUPS)]
+
+
+def _meeting(kind: bytes, value: int, index: int) -> bytes:
+    """9 bytes. Two keys may be equal by chance: their pages are then compared, or wait for each other, for nothing."""
+    return struct.pack(">cQ", kind, (value * _SPREAD + (value >> 64) + index) % 2**64)
+
+
+def _headed(head: bytes, rest: bytes) -> bytes:
+    return bytes([len(head)]) + head + rest

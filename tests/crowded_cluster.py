@@ -1,0 +1,261 @@
+"""Workers on a cluster that crash, stall and meet: a small stand-in for Kafka, faults at every call, what must hold.
+
+Deliveries come as from a consumer group: a partition is one worker's at a time and is read from its committed offset; a
+worker that stalls loses its partitions but does not know it. What a call answers counts only when it is committed, yet
+also what a stalled worker is told late must be the committed verdict.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import redis
+
+from simhash.errors import IndexBusy, IndexUnreachable, StaleObservation
+from simhash.index import Answer, Duplicate, Entry, Partition, Position, Relation, Retention, Unique
+from simhash.index.cluster import ClusterIndex
+from simhash.index.cluster.nodes import Nodes
+from simhash.index.cluster.placement import Placement
+from simhash.index.layout import Layout, tagged
+
+SECONDS = 60.0
+
+
+class Crashed(Exception):
+    """The worker ends here; it comes back with nothing in its memory."""
+
+
+class FaultyNodes(Nodes):
+    """Calls that end a worker, or hold it up, before, between or after the parts that go to each group."""
+
+    def __init__(self, client, random, share, stall):
+        super().__init__(client)
+        self._random = random
+        self._share = share
+        self._stall = stall
+
+    def _each(self, calls):
+        if self._random.random() >= self._share:
+            return super()._each(calls)
+        calls = list(calls)
+        done = self._random.randint(0, len(calls))
+        found = super()._each(calls[:done]) if done else []
+        if self._random.random() < 0.5:
+            raise Crashed
+        self._stall()
+        return found + (super()._each(calls[done:]) if done < len(calls) else [])
+
+
+@dataclass
+class Group:
+    """Partitions, who reads them, what is committed: one lock."""
+
+    pages: dict[Partition, list[Entry]]
+    lock: threading.Condition = field(default_factory=threading.Condition)
+    committed: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
+    owners: dict[Partition, object] = field(default_factory=dict)
+    verdicts: dict[bytes, Answer] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def ended(self) -> bool:
+        return all(self.committed[p] == len(pages) for p, pages in self.pages.items())
+
+    def assigned(self, worker: object, random: Random) -> list[Partition]:
+        """Give the worker what nobody reads; at least one partition is left for others to take."""
+        with self.lock:
+            free = [p for p in self.pages if p not in self.owners]
+            for partition in random.sample(free, min(len(free), random.randint(1, 2))):
+                self.owners[partition] = worker
+            return [p for p, owner in self.owners.items() if owner is worker]
+
+    def leave(self, worker: object) -> None:
+        """Its partitions are free for others."""
+        with self.lock:
+            self.owners = {p: owner for p, owner in self.owners.items() if owner is not worker}
+            self.lock.notify_all()
+
+    def stall(self, worker: object) -> None:
+        """Lose the partitions, and wake up when others have gone on."""
+        self.leave(worker)
+        with self.lock:
+            aim = sum(self.committed.values()) + 12
+            self.lock.wait_for(lambda: self.ended() or sum(self.committed.values()) >= aim, timeout=1.0)
+
+    def told(self, entries: Sequence[Entry], answers: Sequence[Answer], worker: object) -> None:
+        """Commit what is still this worker's; compare everything with what was committed before."""
+        with self.lock:
+            for entry, answer in zip(entries, answers, strict=True):
+                partition, offset = entry.position.partition, entry.position.offset
+                before = self.verdicts.get(entry.observation)
+                if before is not None and before.decision != answer.decision:
+                    self.wrong.append(f"{entry.url} flips from {before.decision} to {answer.decision}")
+                if self.owners.get(partition) is worker and offset == self.committed[partition]:
+                    self.verdicts[entry.observation] = answer
+                    self.committed[partition] += 1
+            self.lock.notify_all()
+
+
+@dataclass
+class Crowd:
+    """A run: workers on one index until every page is committed."""
+
+    client: redis.RedisCluster
+    index: ClusterIndex
+    name: str
+    generation: str
+    random: Random
+    group: Group
+    retention: Retention = field(default_factory=Retention)
+    share: float = 0.05
+
+    def run(self, workers: int, *others) -> None:
+        """Run until all is committed; `others` are called in threads of their own, with this, until then."""
+        threads = [threading.Thread(target=self._work, args=(Random(self.random.random()),)) for _ in range(workers)]
+        threads += [threading.Thread(target=other, args=(self,)) for other in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert not any(thread.is_alive() for thread in threads), "workers wait for each other"
+        assert self.group.ended()
+
+    def opened(self, random: Random, worker: object) -> ClusterIndex:
+        nodes = FaultyNodes(self.client, random, self.share, lambda: self.group.stall(worker))
+        return ClusterIndex(nodes, self.name, self.index.spec, self.generation, self.retention)
+
+    def _work(self, random: Random) -> None:
+        try:
+            while not self.group.ended():
+                self._live(random)
+        except BaseException as error:
+            self.group.wrong.append(repr(error))
+            raise
+
+    def _live(self, random: Random) -> None:
+        """One life of a worker, to its crash."""
+        worker = object()
+        with suppress(Crashed):
+            index = self.opened(random, worker)
+            while not self.group.ended():
+                partitions = self.group.assigned(worker, random)
+                marks = {p: self.group.committed[p] for p in partitions}
+                batch = [
+                    page for p in partitions for page in self.group.pages[p][marks[p] : marks[p] + random.randint(1, 8)]
+                ]
+                with suppress(IndexBusy, StaleObservation, IndexUnreachable):
+                    self.group.told(batch, index.check_and_insert(batch, marks), worker)
+                if random.random() < 0.2:
+                    self.group.leave(worker)
+        self.group.leave(worker)
+
+
+def forgetting(crowd: Crowd) -> None:
+    """An operator who takes pages down, and who sometimes dies over it."""
+    random, nobody = Random(crowd.random.random()), object()
+    while not crowd.group.ended():
+        with suppress(Crashed, IndexBusy):
+            crowd.opened(random, nobody).forget(random.sample(range(1, 60), 2))
+
+
+def moving(slots: Sequence[int]) -> Callable[[Crowd], None]:
+    """Move slots from primary to primary, key by key, as a resharding does."""
+
+    def move(crowd: Crowd) -> None:
+        random = Random(crowd.random.random())
+        while not crowd.group.ended():
+            move_slot(crowd.client, random.choice(slots), random)
+
+    return move
+
+
+def move_slot(client: redis.RedisCluster, slot: int, random: Random) -> None:
+    """Move a slot to another primary."""
+    nodes = {node.name: redis.Redis(host=node.host, port=node.port) for node in client.get_primaries()}
+    ids = {name: node.execute_command("CLUSTER MYID").decode() for name, node in nodes.items()}
+    source = next(name for name, node in nodes.items() if slot in owned(node))
+    target = random.choice([name for name in nodes if name != source])
+    nodes[target].execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[source])
+    nodes[source].execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[target])
+    host, _, port = target.rpartition(":")
+    while keys := nodes[source].execute_command("CLUSTER GETKEYSINSLOT", slot, 2):
+        nodes[source].execute_command("MIGRATE", host, port, "", 0, 5000, "KEYS", *keys)
+    for name in (target, source, *nodes):
+        nodes[name].execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
+
+
+def owned(node: redis.Redis) -> set[int]:
+    """The slots that a primary has."""
+    (own,) = [row for row in node.execute_command("CLUSTER NODES").values() if "myself" in row["flags"]]
+    return {slot for ends in own["slots"] if ends[0].isdecimal() for slot in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def partitioned(pages: Sequence[Entry], count: int) -> dict[Partition, list[Entry]]:
+    """The pages, dealt to partitions in turn."""
+    found: dict[Partition, list[Entry]] = {Partition("pages", n): [] for n in range(count)}
+    for number, page in enumerate(pages):
+        partition = Partition("pages", number % count)
+        found[partition].append(replace(page, position=Position(partition, len(found[partition]))))
+    return found
+
+
+def assert_guarantees(group: Group, rule: Relation) -> None:
+    """G1 by brute force, where nothing was forgotten; and G2."""
+    by_observation = {page.observation: page for pages in group.pages.values() for page in pages}
+    unique = {
+        answer.decision.seq: by_observation[o]
+        for o, answer in group.verdicts.items()
+        if isinstance(answer.decision, Unique)
+    }
+    assert_apart(list(unique.values()), rule)
+    assert_named(group, rule)
+
+
+def assert_apart(representatives: Sequence[Entry], rule: Relation) -> None:
+    """No two of these match."""
+    for n, one in enumerate(representatives):
+        assert not any(rule.matches(one, other) for other in representatives[:n])
+
+
+def assert_named(group: Group, rule: Relation) -> None:
+    """G2: every duplicate names a page that was itself called unique, at its true distance."""
+    by_observation = {page.observation: page for pages in group.pages.values() for page in pages}
+    unique = {
+        answer.decision.seq: by_observation[o]
+        for o, answer in group.verdicts.items()
+        if isinstance(answer.decision, Unique)
+    }
+    for observation, answer in group.verdicts.items():
+        if isinstance(answer.decision, Duplicate):
+            page, named = by_observation[observation], unique[answer.decision.match.seq]
+            assert named.url == answer.decision.match.url
+            assert rule.matches(page, named)
+            if page.fingerprint is not None and named.fingerprint is not None:
+                assert answer.decision.distance == (page.fingerprint ^ named.fingerprint).bit_count()
+
+
+def assert_whole(client: redis.RedisCluster, index: ClusterIndex, name: str) -> None:
+    """Every record is in all its tables and the log, and nothing else is anywhere."""
+    placement = Placement(name, index.spec, Layout(name, index.spec))
+    layout = Layout(name, index.spec)
+    expected: set[tuple[str, bytes]] = set()
+    for fingerprint, record in index.scan():
+        key = layout.key_of(fingerprint) if fingerprint is not None else None
+        where = key if key is not None else tagged(record.digest)
+        data = record.seq.to_bytes(6) + record.inserted_ms.to_bytes(6)
+        for operation in placement.insertion(where, data, record.verifier):
+            kind, rest = operation.argument[:1], operation.argument[1:]
+            member = rest if kind == b"a" else rest[1 : 1 + rest[0]]
+            expected.add((operation.spot.key, member))
+    found: set[tuple[str, bytes]] = set()
+    for key in client.scan_iter(f"{{{name}:*}}:*", count=1000):
+        text = key.decode()
+        if f"{{{name}:claim}}" in text or text.endswith(":barred"):
+            continue
+        kind = client.type(key)
+        members = client.zrange(key, 0, -1) if kind == b"zset" else client.hkeys(key)
+        found.update((text, member) for member in members)
+    assert found == expected
+    assert index.documents() == len(list(index.scan()))
