@@ -221,7 +221,6 @@ local function claim(page, nonce, refused, seen)
     taken_over(page.id, own, nonce)
     return 'n' .. writers
   end
-  if own then drop(page.id, own) end   -- nothing was written under it
   local found = call('HMGET', meet_key, unpack(page.probes))
   local blocker = conflict(page, found, nonce, refused)
   if blocker then
@@ -247,6 +246,11 @@ function commands.claim()
     if page.journal ~= '' and unpack_struct('>I6', page.offset) < mark_of(page.journal) then
       return redis.error_reply('STALE ' .. page.journal .. ' ' .. number(mark_of(page.journal)))
     end
+  end
+  -- Nothing was written under a claim that is merely held; before all, so that none is in the way of an earlier page.
+  for _, page in ipairs(pages) do
+    local own = load(page.id)
+    if own and own[STATE] == 'held' then drop(page.id, own) end
   end
   local nonce, refused, seen = new_nonce(), {}, {}
   local replies = {nonce, clock(), seq, stored(), first, floor}
