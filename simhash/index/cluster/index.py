@@ -86,6 +86,7 @@ class ClusterIndex:
         self._name = name
         self._generation = generation
         self._told = 0
+        self._reading: frozenset[Partition] = frozenset()
         self._layout = Layout(name, spec)
         self._placement = Placement(name, spec, self._layout)
         self._claims = Claims(nodes.claims, name, generation, self._placement, self._layout, clock)
@@ -110,6 +111,7 @@ class ClusterIndex:
             IndexBusy: another worker judges a page that one of these may match; the others have their answers, and get
                 them again when all are handed in again.
         """
+        self._begin_reading(committed)
         answers: list[Answer] = []
         for at in range(0, max(len(entries), 1), MAX_CALL_PAGES):
             answers += self._answers(entries[at : at + MAX_CALL_PAGES], committed)
@@ -196,6 +198,12 @@ class ClusterIndex:
             IndexBusy: a page of the same fingerprint is being judged; call again.
         """
         return self._remover.forget(seqs)
+
+    def _begin_reading(self, committed: Mapping[Partition, int]) -> None:
+        """End what the last reader of a partition left there, before it is in the way of a page that comes earlier."""
+        if gained := committed.keys() - self._reading:
+            self._resume(*self._claims.recover(list(gained)))
+        self._reading = frozenset(committed)
 
     # Waiting -------------------------------------------------------------------------------------------------------
 
