@@ -17,7 +17,6 @@ from typing import IO, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from simhash.compressed import Batch, Holding
 from simhash.compressed import keys as arrays
@@ -39,13 +38,9 @@ BARE_DESIGNS = ("4", "6", "10", "16", "20")
 BARE_CANDIDATES = 256
 """A probe of a table on disk reads a block of 512 keys at the least, so a prefix that leaves half as many candidates is
 long enough; a longer one would take more tables for nothing."""
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18
 BATCH_LINES = 4096
 HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
-_DIGITS = np.full(256, 255, np.uint8)
-_DIGITS[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
-_DIGITS[np.frombuffer(b"abcdef", np.uint8)] = np.arange(10, 16)
-_DIGITS[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
 Stored = tuple[int | None, Record]
 
@@ -174,15 +169,18 @@ def bare_design(count: int, bits: int) -> Design:
 def _same_length(data: bytes, bits: int) -> Keys | None:
     """Lines of just the digits of a fingerprint as keys; None where it is not that."""
     digits = bits // 4
-    if bits % 4 or len(data) % (digits + 1):
+    if bits % 8 or len(data) % (digits + 1) or data[digits :: digits + 1].strip(b"\n"):
         return None
-    rows = np.frombuffer(data, np.uint8).reshape(-1, digits + 1)
-    values: NDArray[np.uint8] = _DIGITS[rows[:, :digits]]
-    if (rows[:, digits] != ord("\n")).any() or (values == 255).any():
+    try:
+        raw = bytes.fromhex(data.decode("ascii"))  # passes over white space
+    except ValueError:
         return None
-    padded = np.zeros((len(rows), 16 * arrays.words(bits)), np.uint8)
-    padded[:, :digits] = values
-    return (padded[:, ::2] << 4 | padded[:, 1::2]).view(">u8").astype(np.uint64)
+    lines, size = len(data) // (digits + 1), bits // 8
+    if len(raw) != lines * size:
+        return None
+    padded = np.zeros((lines, 8 * arrays.words(bits)), np.uint8)
+    padded[:, :size] = np.frombuffer(raw, np.uint8).reshape(-1, size)
+    return padded.view(">u8").astype(np.uint64)
 
 
 # Records -----------------------------------------------------------------------------------------------------------
