@@ -148,15 +148,7 @@ class Outputs:
         """Write what was rejected, why, and its bytes."""
         if self._rejected is None:
             return
-        entry = {
-            "input": name.encode("utf-8", "replace").decode(),
-            "record": rejection.source.offset,
-            "source": rejection.source._asdict(),
-            "stage": rejection.stage,
-            "error": rejection.error,
-            "message": rejection.message,
-        } | _kept(record.value if record else None)
-        self._rejected.write(msgspec.json.encode(entry) + b"\n")
+        self._rejected.write(rejection_line(name, record, rejection))
 
     def flush(self) -> None:
         """Let readers of the verdicts have what is written."""
@@ -199,6 +191,24 @@ def _writing(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot write {name}: {error.strerror}") from error
+
+
+def rejection_line(name: str, record: RawRecord | None, rejection: Rejected) -> bytes:
+    """What is written of a rejected record: a line of JSON, its bytes in it as far as they are kept.
+
+    Args:
+        name: of its input, as it was given.
+        record: None where even its bytes could not be had.
+    """
+    entry = {
+        "input": name.encode("utf-8", "replace").decode(),
+        "record": rejection.source.offset,
+        "source": rejection.source._asdict(),
+        "stage": rejection.stage,
+        "error": rejection.error,
+        "message": rejection.message,
+    } | _kept(record.value if record else None)
+    return msgspec.json.encode(entry) + b"\n"
 
 
 def _line(record: RawRecord) -> bytes:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from simhash.charset import decode as decode_charset
 from simhash.errors import PageError
 from simhash.extract import extract_text
-from simhash.index import Answer, Duplicate, Entry, Index, Partition, Position, Unique
+from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.profiles import Profile, Signature
 from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
@@ -135,7 +135,8 @@ def judge(
     entries = [entry_of(page, journalled=committed is not None) for page in pages]
     answers = index.check_and_insert(entries, committed or {})
     return [
-        Judged(_verdict(page, answer, profile), answer.candidates) for page, answer in zip(pages, answers, strict=True)
+        Judged(verdict_of(page, answer.decision, profile), answer.candidates)
+        for page, answer in zip(pages, answers, strict=True)
     ]
 
 
@@ -155,8 +156,9 @@ def entry_of(page: Prepared, journalled: bool) -> Entry:
     )
 
 
-def _verdict(page: Prepared, answer: Answer, profile: Profile) -> Verdict:
-    signature, decision = page.signature, answer.decision
+def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -> Verdict:
+    """What goes out of a page, whoever decided."""
+    signature = page.signature
     return Verdict(
         url=page.url,
         id=page.id,

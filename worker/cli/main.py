@@ -11,6 +11,7 @@ import click
 
 from simhash import native
 from worker.cli.base import base
+from worker.cli.batch import batch
 from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
@@ -65,7 +66,7 @@ def commands() -> None:
 
 
 index.add_command(base)
-for command in (run, file, topics, index, inspect, evaluate, tables):
+for command in (run, file, batch, topics, index, inspect, evaluate, tables):
     commands.add_command(command)
 
 

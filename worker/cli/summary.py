@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 
 from worker.files import Summary
 from worker.verdict import Verdict
 
+NO_FIGURES: Mapping[str, int] = {}
 
-def show(summary: Summary, console: Console) -> None:
-    """Print the figures and the example pairs."""
-    console.print(_figures(summary))
+
+def show(summary: Summary, console: Console, more: Mapping[str, int] = NO_FIGURES) -> None:
+    """Print the figures, `more` of them below, and the example pairs."""
+    console.print(_figures(summary, more))
     for verdict in summary.examples:
         say(_pair(verdict), console)
 
@@ -21,7 +25,7 @@ def say(text: str, console: Console) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _figures(summary: Summary) -> Table:
+def _figures(summary: Summary, more: Mapping[str, int]) -> Table:
     table = Table(show_header=False, box=None)
     rows = {
         "pages": summary.pages,
@@ -33,7 +37,7 @@ def _figures(summary: Summary) -> Table:
         "skipped (no pages)": summary.skipped,
         "pages/s": round(summary.pages_per_second),
     }
-    for name, value in rows.items():
+    for name, value in (rows | dict(more)).items():
         table.add_row(name, f"{value:,}")
     return table
 

@@ -1,0 +1,329 @@
+"""Batches on a real Spark: the verdicts of file mode, whatever the partitions, and however often a task is tried."""
+
+import base64
+import json
+import os
+import threading
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from click.testing import CliRunner
+
+from tests.conftest import SAMPLE
+from tests.stream import json_page, texts
+from tests.test_warc import http, record
+from worker.batch import job, tasks
+from worker.batch.engine import Engine, EngineSettings, Stopped, TaskFailed
+from worker.batch.job import run_batch, scratch_in
+from worker.batch.launch import batch_of
+from worker.batch.request import Request, Watch
+from worker.cli.main import commands
+from worker.errors import InputError, SettingsError
+from worker.settings import load
+
+PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
+REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
+FINGERPRINTS = 3000
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(EngineSettings("local[2]", "1g", tmp_path_factory.mktemp("spark")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def batch(engine, tmp_path):
+    """Runs a batch; its directory is `tmp_path / out`."""
+
+    def run(*new, existing=(), out="out", watch=None, **options):
+        settings = load(options.pop("settings", {}), None, {"documents": 1_000_000})
+        request = Request(tuple(map(str, new)), tuple(map(str, existing)), tmp_path / out, settings, **options)
+        with scratch_in(request.out) as scratch:
+            summary = run_batch(batch_of(request), engine, watch or Watch(threading.Event()), scratch)
+        assert sorted(os.listdir(request.out)) == sorted(
+            ["verdicts.jsonl", "verdicts.parquet", "rejected.jsonl", *(["clusters.jsonl"] if request.clusters else [])]
+        )
+        return summary
+
+    return run
+
+
+def file_mode(out, *inputs, state=None):
+    """Judge with `simhash-dedup file`; the bytes of its verdicts."""
+    keep = ["--state", str(state)] if state else []
+    done = CliRunner().invoke(commands, ["file", *map(str, inputs), "--out", str(out), "-q", "--processes", "1", *keep])
+    assert done.exit_code == 0, done.output
+    return out.read_bytes()
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def written(path, values):
+    path.write_bytes(b"\n".join(values) + b"\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """The sample in two files, one compressed, and the verdicts of file mode over one after the other."""
+    directory = tmp_path_factory.mktemp("halves")
+    pages = zstandard.ZstdDecompressor().stream_reader(SAMPLE.open("rb")).read().splitlines()
+    first = directory / "first.jsonl.zst"
+    first.write_bytes(zstandard.compress(b"\n".join(pages[:250]) + b"\n"))
+    second = written(directory / "second.jsonl", pages[200:])
+    state = directory / "state"
+    expected = [file_mode(directory / name.stem, name, state=state) for name in (first, second)]
+    return first, second, expected
+
+
+@pytest.fixture(scope="module")
+def verdicts(halves, tmp_path_factory):
+    """The verdicts of file mode on both halves, as files: signed pages, cheap to judge again."""
+    directory = tmp_path_factory.mktemp("verdicts")
+    paths = [directory / "first.jsonl", directory / "second.jsonl"]
+    for path, expected in zip(paths, halves[2], strict=True):
+        path.write_bytes(expected)
+    return paths
+
+
+def test_the_sample_gets_the_verdicts_of_file_mode_byte_for_byte(batch, tmp_path, halves):
+    first, second, expected = halves
+    assert batch(first, second).unique > 100
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(expected)
+
+
+def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch, tmp_path, halves, verdicts):
+    first, _, expected = halves
+    batch(verdicts[0], out="first")
+    for name in ("verdicts.parquet", "verdicts.jsonl"):
+        summary = batch(verdicts[1], existing=[tmp_path / "first" / name])
+        assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected[1]
+        assert summary.duplicates_of_existing > 50
+        assert summary.existing == 250
+    batch(first, existing=[tmp_path / "first" / "verdicts.parquet"], out="again")
+    assert (tmp_path / "again" / "verdicts.jsonl").read_bytes() == expected[0], "a page read again is itself"
+
+
+def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
+    monkeypatch.setattr(job, "TABLE_ENTRIES", 60)
+    monkeypatch.setattr(job, "PAIR_RANGE", 37)
+    monkeypatch.setattr("worker.batch.sources.SLICE_BYTES", 50_000)
+    batch(*verdicts)
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(halves[2])
+    batch(verdicts[1], existing=verdicts[:1])
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
+
+
+def test_existing_pages_that_were_never_judged_count_as_they_are(batch, tmp_path):
+    old = written(tmp_path / "old.jsonl", [*PAGES[:2], REJECTED[0], *PAGES[2:50]])
+    new = written(tmp_path / "new.jsonl", PAGES[40:60])
+    batch(new, existing=[old])
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    for number, verdict in enumerate(found[:10], 40):
+        assert verdict["verdict"] == "duplicate"
+        assert verdict["match"]["seq"] <= number + 2, "its place among the existing pages, from 1"
+    assert min(v["seq"] for v in found if v["seq"]) == 52
+
+
+def test_every_record_has_a_verdict_or_a_rejection_as_in_file_mode(batch, tmp_path):
+    mixed = written(tmp_path / "a.jsonl", PAGES[:100] + REJECTED + PAGES[100:])
+    warc = tmp_path / "b.warc"
+    image = record(http(b"GIF89a", {"Content-Type": "image/gif"}))
+    warc.write_bytes(record(http("<p>Grüße".encode(), {"Content-Type": "text/html; charset=utf-8"})) + image)
+    html = tmp_path / "pages"
+    html.mkdir()
+    for number in range(3):
+        (html / f"{number}.html").write_text(f"<p>{number}")
+    summary = batch(mixed, warc, html)
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == file_mode(tmp_path / "file", mixed, warc, html)
+    assert (tmp_path / "out" / "rejected.jsonl").read_bytes() == (tmp_path / "file.rejected.jsonl").read_bytes()
+    assert (summary.pages, summary.rejected, summary.skipped, summary.complete) == (304, 3, 1, True)
+    assert base64.b64decode(lines(tmp_path / "out" / "rejected.jsonl")[0]["value_base64"]) == b"junk\n"
+
+
+def test_both_forms_of_the_verdicts_say_the_same(batch, tmp_path):
+    batch(written(tmp_path / "a.jsonl", PAGES))
+    rows = pq.read_table(tmp_path / "out" / "verdicts.parquet").to_pylist()
+    for row, verdict in zip(rows, lines(tmp_path / "out" / "verdicts.jsonl"), strict=True):
+        fingerprint = row["fingerprint"]
+        row["fingerprint"] = None if fingerprint is None else f"{fingerprint:016x}"
+        row |= {name: row[name] and row[name].hex() for name in ("verifier", "observation")}
+        assert row == verdict
+
+
+def test_pages_in_parquet_are_judged_like_their_lines(batch, tmp_path):
+    rows = [json.loads(page) for page in PAGES]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=70)
+    batch(tmp_path / "a.parquet")
+    in_parquet = lines(tmp_path / "out" / "verdicts.jsonl")
+    batch(written(tmp_path / "a.jsonl", PAGES))
+    in_lines = lines(tmp_path / "out" / "verdicts.jsonl")
+    for one, other in zip(in_parquet, in_lines, strict=True):
+        assert {**one, "observation": "", "source": ""} == {**other, "observation": "", "source": ""}
+    assert [v["source"]["offset"] for v in in_parquet] == list(range(len(rows)))
+
+
+# Fingerprints alone ------------------------------------------------------------------------------------------------
+
+
+def fingerprints(path, values, **columns):
+    pq.write_table(pa.table({"fingerprint": pa.array(values)} | columns), path, row_group_size=700)
+    return path
+
+
+def near_values(seed, of=None):
+    """Fingerprints, of which a tenth are within 5 bits of others; with `of`: of those."""
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 1 << 64, FINGERPRINTS, dtype=np.uint64)
+    near = random.choice(FINGERPRINTS, FINGERPRINTS // 10, replace=False)
+    others = (values if of is None else of)[random.choice(FINGERPRINTS, len(near))]
+    for place, other in zip(near, others, strict=True):
+        bits = random.choice(64, random.integers(0, 6), replace=False)
+        values[place] = other ^ np.bitwise_or.reduce(np.uint64(1) << bits.astype(np.uint64), initial=np.uint64(0))
+    return values
+
+
+def greedily(new, old, k):
+    """For each new value: its match's place among the old, or among the new, or None."""
+    answers, survivors = [], []
+    for place, value in enumerate(new):
+        matches = np.flatnonzero(np.bitwise_count(old ^ value) <= k)
+        if len(matches):
+            answers.append(("old", int(matches[0])))
+            continue
+        earlier = np.flatnonzero(np.bitwise_count(new[survivors] ^ value) <= k) if survivors else []
+        answers.append(("new", survivors[earlier[0]]) if len(earlier) else None)
+        if not len(earlier):
+            survivors.append(place)
+    return answers
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_bare_fingerprints_are_compared_within_k_bits(batch, tmp_path, k):
+    old = near_values(1)
+    new = near_values(2, of=old)
+    new[-500:] = near_values(3, of=new)[-500:]
+    # Other programs have no unsigned words, or write hexadecimal.
+    existing = fingerprints(tmp_path / "old.parquet", old.view(np.int64))
+    given = fingerprints(tmp_path / "new.parquet", [f"{value:016x}" for value in new.tolist()])
+    batch(given, existing=[existing], k=k)
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    names = {"old": [f"fingerprint:{v:016x}" for v in old.tolist()], "new": [v["url"] for v in found]}
+    expected = [None if answer is None else names[answer[0]][answer[1]] for answer in greedily(new, old, k)]
+    assert [v["match"] and v["match"]["url"] for v in found] == expected
+    assert {v["match"]["kind"] for v in found if v["match"]} == {"near"}, "no text is known to be the same"
+    assert next(v["seq"] for v in found if v["seq"]) == FINGERPRINTS + 1
+
+
+def test_a_fifth_of_equal_existing_fingerprints_kills_nothing(batch, tmp_path):
+    old = near_values(4)
+    old[: FINGERPRINTS // 5] = old[0]
+    new = near_values(5, of=old)
+    new[: FINGERPRINTS // 5] = old[0] ^ np.uint64(1)
+    existing = fingerprints(tmp_path / "old.parquet", old, url=[f"http://old/{n}" for n in range(FINGERPRINTS)])
+    batch(fingerprints(tmp_path / "new.parquet", new), existing=[existing], k=3)
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    assert {v["match"]["url"] for v in found[: FINGERPRINTS // 5]} == {"http://old/0"}
+    expected = greedily(new, old, 3)
+    assert [v["match"] is not None for v in found] == [answer is not None for answer in expected]
+
+
+def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
+    bare = fingerprints(tmp_path / "bare.parquet", near_values(1))
+    page = written(tmp_path / "a.jsonl", PAGES[:3])
+    for new, existing in ((bare, []), (page, [bare])):
+        with pytest.raises(InputError, match=r"bare\.parquet: has fingerprints without a verifier of 28 bytes.*--k N"):
+            batch(new, existing=existing)
+
+
+# Clusters ----------------------------------------------------------------------------------------------------------
+
+
+def test_clusters_are_components_and_decide_nothing(batch, tmp_path):
+    a, b, c, other = 0, 0b000111, 0b111111, (1 << 64) - 1
+    new = fingerprints(tmp_path / "new.parquet", pa.array([a, b, c, 1 << 40, other, c], pa.uint64()), id=[*"ABCDEF"])
+    old = fingerprints(tmp_path / "old.parquet", pa.array([other - 1], pa.uint64()), id=["old"])
+    batch(new, existing=[old], k=3, clusters=True)
+    verdicts = {v["id"]: v["verdict"] for v in lines(tmp_path / "out" / "verdicts.jsonl")}
+    assert [name for name, verdict in verdicts.items() if verdict == "unique"] == ["A", "C", "D"]
+    clusters = lines(tmp_path / "out" / "clusters.jsonl")
+    assert [[page["id"] for page in found["pages"]] for found in clusters] == [["A", "B", "C", "D", "F"], ["E"]]
+    assert [[page["id"] for page in found["existing"]] for found in clusters] == [[], ["old"]]
+
+
+# When something fails ----------------------------------------------------------------------------------------------
+
+
+def failing(work, marker: Path, after):
+    """`work`, whose first task fails once, after it has done its work or before."""
+
+    def fails_once(part):
+        done = work(part) if after else None
+        if part[0] == 0 and not marker.exists():
+            marker.touch()
+            raise RuntimeError("injected")
+        return done or work(part)
+
+    return fails_once
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("stage", ["Sign", "Scan", "Pair"])
+def test_a_task_that_fails_once_is_tried_again_without_doubling(
+    batch, tmp_path, halves, verdicts, monkeypatch, stage, after
+):
+    whole = getattr(tasks, stage)
+    monkeypatch.setattr(job, stage, lambda *given: failing(whole(*given), tmp_path / "failed", after))
+    batch(verdicts[1], existing=verdicts[:1])
+    assert (tmp_path / "failed").exists()
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
+
+
+def test_a_task_that_always_fails_is_named_by_its_cause(engine):
+    def fails(number):
+        raise ZeroDivisionError(f"task {number}")
+
+    with pytest.raises(TaskFailed, match="a task failed 4 times: ZeroDivisionError: task 7"):
+        engine.run(fails, [7], threading.Event())
+
+
+def test_an_input_that_breaks_off_is_named_and_nothing_is_written(batch, tmp_path):
+    whole = zstandard.compress(b"\n".join(PAGES) + b"\n")
+    (tmp_path / "a.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"a\.jsonl\.zst: .*cut off"):
+        batch(tmp_path / "a.jsonl.zst")
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_inputs_that_are_none_are_refused_before_spark_starts(tmp_path):
+    def asked(*new, settings=None, **options):
+        return batch_of(Request(tuple(map(str, new)), (), tmp_path, load(settings or {}), **options))
+
+    page = written(tmp_path / "a.jsonl", PAGES)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    for names, message in (((tmp_path / "none",), "no such file"), (("-",), "reads files"), ((page, page), "twice")):
+        with pytest.raises(InputError, match=message):
+            asked(*names)
+    with pytest.raises(SettingsError, match="design: 4 guarantees 3 bits, not --k 5"):
+        asked(page, k=5, settings={"design": "4"})
+
+
+def test_a_run_that_is_stopped_ends_and_leaves_nothing(batch, tmp_path):
+    stopping = threading.Event()
+
+    def on_progress(stage, done, total):
+        if stage == "pairing":
+            stopping.set()
+
+    with pytest.raises(Stopped):
+        batch(written(tmp_path / "a.jsonl", PAGES), watch=Watch(stopping, on_progress))
+    assert os.listdir(tmp_path / "out") == []

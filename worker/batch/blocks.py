@@ -1,0 +1,286 @@
+"""Slices read as blocks of columns; runs in the tasks.
+
+A block has its rows' places at hand and reads other columns when they are asked for: of an archive in Parquet the
+fingerprints are read whole and the URLs only where something matched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+from numpy.typing import NDArray
+
+from worker import compression
+from worker.batch.columns import PAGES, place, row_of_verdict, table_of
+from worker.batch.signing import Signing, signed_pages
+from worker.batch.sources import Slice, footer, is_compressed
+from worker.compression import decompressed
+from worker.errors import InputError
+from worker.inputs import open_input
+from worker.page import observation
+from worker.records import Page, RawRecord, Source
+from worker.verdict import Verdict, decode
+
+VERDICT_ROWS = 1 << 14
+"""Lines of verdicts in a block."""
+PAGE_ROWS = 256
+"""Pages of a Parquet file read at once."""
+OF_A_PAGE = frozenset(PAGES.names) - {"seq"}
+OF_A_VERDICT = frozenset(PAGES.names)
+CONTENTS = ("html", "text", "html_base64")
+BARE = "fingerprint:"
+"""What stands for the URL of a fingerprint that has none, before its 16 hexadecimal digits."""
+NO_TEXT = "none:"
+"""What stands for the digest of a text that is not known, before the observation: equal to no other."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a slice.
+
+    Attributes:
+        at: their places, ascending, shape (n,).
+        names: the columns that the input itself has; others are made up, or null.
+        columns: reads columns of `PAGES` by name, of all rows.
+    """
+
+    at: NDArray[np.int64]
+    names: frozenset[str]
+    columns: Callable[[Sequence[str]], pa.Table]
+
+
+@dataclass
+class Counted:
+    """What a task tells of the slice that it read."""
+
+    rows: int = 0
+    skipped: int = 0
+
+
+def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+    """All rows of a slice.
+
+    Raises:
+        InputError: it cannot be read to its end.
+    """
+    with _reading(part.source.name):
+        for block in _blocks(part, signing, counted):
+            counted.rows += len(block.at)
+            yield block
+
+
+def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+    if part.source.kind == "verdicts":
+        return _verdicts(part)
+    if part.source.kind == "parquet":
+        names = set(footer(Path(part.source.name)).schema.to_arrow_schema().names)
+        if "fingerprint" in names:
+            return _signatures(part)
+        if "url" in names and names & set(CONTENTS):
+            return _pages_in_parquet(part, signing, names)
+        raise InputError(f"has neither a column fingerprint nor url with one of {', '.join(CONTENTS)}")
+    return _pages(part, signing, counted)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Say of which input a read failed."""
+    try:
+        yield
+    except (*compression.ERRORS, pa.ArrowException, InputError) as error:
+        text = str(getattr(error, "strerror", None) or error)
+        raise InputError(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def _whole(table: pa.Table, names: frozenset[str]) -> Block:
+    return Block(np.asarray(table["at"].to_numpy(), np.int64), names, table.select)
+
+
+# Pages -----------------------------------------------------------------------------------------------------------
+
+
+def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+    opened = open_input(part.source.name, signing.recipe.limits.page, spool=False)
+    own = (
+        (position, record)
+        for position, record in enumerate(opened.records())
+        if position // signing.run_records % part.last == part.first
+    )
+    for table in signed_pages(part.source, own, signing):
+        yield _whole(table, OF_A_PAGE)
+    counted.skipped = opened.skipped if part.first == 0 else 0
+
+
+def _pages_in_parquet(part: Slice, signing: Signing, names: set[str]) -> Iterator[Block]:
+    path = Path(part.source.name)
+    file = pq.ParquetFile(path)
+    topic = _topic_of_footer(path)
+    wanted = sorted(names & {"url", "id", "fetched_at", "charset", "content_type", *CONTENTS})
+    first = _rows_before(file, part.first)
+
+    def records() -> Iterator[tuple[int, RawRecord]]:
+        position = first
+        for batch in file.iter_batches(PAGE_ROWS, list(range(part.first, part.last)), wanted):
+            for row in batch.to_pylist():
+                yield position, _record_of_row(row, Source(topic, 0, position, None))
+                position += 1
+
+    for table in signed_pages(part.source, records(), signing):
+        yield _whole(table, OF_A_PAGE)
+
+
+def _record_of_row(row: dict[str, Any], source: Source) -> RawRecord:
+    """A page of a Parquet file, as the line of JSONL that it would be; bytes are taken as they are."""
+    html = row.get("html")
+    if isinstance(html, bytes):
+        page = Page(row["url"] or "", html, True, row.get("charset"), row.get("id"), row.get("fetched_at"))
+        return RawRecord(source, None, html, page)
+    line = msgspec.json.encode({name: value for name, value in row.items() if value is not None})
+    return RawRecord(source, None, line)
+
+
+def _topic_of_footer(path: Path) -> str:
+    """What stands in place of a topic: the footer, which describes every column chunk, stands for the content."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        content = file.read(length)
+    name = os.path.abspath(path).encode("utf-8", "surrogateescape")
+    return "file:" + xxhash.xxh3_128_hexdigest(name + b"\0" + xxhash.xxh3_128_digest(content))
+
+
+def _rows_before(file: pq.ParquetFile, group: int) -> int:
+    return sum(file.metadata.row_group(i).num_rows for i in range(group))
+
+
+# Verdicts --------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(part: Slice) -> Iterator[Block]:
+    """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
+    path = Path(part.source.name)
+    with path.open("rb", buffering=0) as file, decompressed(file) as content:
+        lines = _all_lines(content) if is_compressed(path) else _lines_in(content, part.first, part.last)
+        while batch := list(islice(lines, VERDICT_ROWS)):
+            number = part.source.number
+            rows = [row_of_verdict(place(number, offset), _verdict(line, offset)) for offset, line in batch]
+            yield _whole(table_of(rows), OF_A_VERDICT)
+
+
+def _verdict(line: bytes, offset: int) -> Verdict:
+    try:
+        return decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the line at byte {offset:,} is no verdict: {error}") from error
+
+
+def _all_lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    for line in content:
+        if line.strip():
+            yield offset, line
+        offset += len(line)
+
+
+def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin from `first` on and before `last`."""
+    offset = max(0, first - 1)
+    content.seek(offset)
+    if first:
+        offset += len(content.readline())  # ends with the byte before `first`, or belongs to the range before
+    while offset < last and (line := content.readline()):
+        if line.strip():
+            yield offset, line
+        offset += len(line)
+
+
+# Signatures in Parquet -------------------------------------------------------------------------------------------
+
+
+def _signatures(part: Slice) -> Iterator[Block]:
+    file = pq.ParquetFile(part.source.name)
+    topic = _topic_of_footer(Path(part.source.name))
+    position = _rows_before(file, part.first)
+    names = frozenset(file.schema_arrow.names)
+    for group in range(part.first, part.last):
+        rows = file.metadata.row_group(group).num_rows
+        at = np.arange(position, position + rows) + place(part.source.number, 0)
+        yield Block(at, names, _RowGroup(file, group, at, position, topic))
+        position += rows
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    """Reads columns of one row group, as `PAGES` has them."""
+
+    file: pq.ParquetFile
+    group: int
+    at: NDArray[np.int64]
+    position: int
+    topic: str
+
+    def __call__(self, names: Sequence[str]) -> pa.Table:
+        known = set(self.file.schema_arrow.names)
+        read = self.file.read_row_group(self.group, [name for name in names if name in known])
+        made = {name: self._column(name, read) for name in names}
+        return pa.table(made, schema=pa.schema([PAGES.field(name) for name in names]))
+
+    def _column(self, name: str, read: pa.Table) -> pa.ChunkedArray | pa.Array:
+        if name == "at":
+            return pa.array(self.at)
+        if name in read.column_names:
+            return _as_field(read[name], PAGES.field(name))
+        made = getattr(self, f"_{name}", None)
+        return made() if made else pa.nulls(len(self.at), PAGES.field(name).type)
+
+    def _gates(self) -> NDArray[np.uint64]:
+        return np.asarray(self(["fingerprint"])["fingerprint"].to_numpy(), np.uint64)
+
+    def _url(self) -> pa.Array:
+        return pa.array([f"{BARE}{gate:016x}" for gate in self._gates().tolist()])
+
+    def _features(self) -> pa.Array:
+        return pa.array(np.zeros(len(self.at), np.int64))
+
+    def _observation(self) -> pa.Array:
+        made = [
+            observation(Source(**source), None, gate.to_bytes(8))
+            for source, gate in zip(self._sources(), self._gates().tolist(), strict=True)
+        ]
+        return pa.array(made, pa.binary())
+
+    def _digest(self) -> pa.Array:
+        return pa.array([NO_TEXT + own.hex() for own in self(["observation"])["observation"].to_pylist()])
+
+    def _source(self) -> pa.Array:
+        return pa.array(self._sources(), PAGES.field("source").type)
+
+    def _sources(self) -> list[dict[str, Any]]:
+        count = len(self.at)
+        return [
+            {"topic": self.topic, "partition": 0, "offset": self.position + i, "timestamp": None} for i in range(count)
+        ]
+
+
+def _as_field(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """A column in its type: signed words that other programs write for unsigned ones, hexadecimal for bytes."""
+    if field.type == pa.uint64() and pa.types.is_signed_integer(column.type):
+        return pa.chunked_array([chunk.view(pa.uint64()) for chunk in pc.cast(column, pa.int64()).chunks], pa.uint64())
+    if pa.types.is_string(column.type) and field.type == pa.uint64():
+        return pa.chunked_array([[None if v is None else int(v, 16) for v in column.to_pylist()]], pa.uint64())
+    if pa.types.is_string(column.type) and field.type == pa.binary():
+        return pa.chunked_array([[None if v is None else bytes.fromhex(v) for v in column.to_pylist()]], pa.binary())
+    return pc.cast(column, field.type)

@@ -1,0 +1,125 @@
+"""The decision: from matches and pairs to one answer a page, the same as judging the pages one after another.
+
+A page is a duplicate of the oldest existing page that it matches; else of the oldest *survivor* among the new pages
+before it that it matches; else it is unique and a survivor itself. Connected components would be wrong: of A, B and C
+where A matches B and B matches C but A does not match C, the stream calls A and C unique. Pairs come sorted by their
+later group, so one pass decides, with a few bytes a page in memory, however many pairs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from worker.batch.groups import Groups
+
+Numbers = NDArray[np.int64]
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Existing:
+    """What of the existing pages matched.
+
+    Attributes:
+        rows: existing pages, as `tasks.MATCHES` has them, each with its number as `seq`.
+        of_group: each group's oldest match, a row, or NONE; shape (groups,).
+        distance: of that match, shape (groups,).
+        own: the row that is this new page, read before, or NONE; shape (pages,).
+        last_seq: the highest number among all existing pages.
+        pages: how many there are.
+    """
+
+    rows: pa.Table
+    of_group: Numbers
+    distance: NDArray[np.uint8]
+    own: Numbers
+    last_seq: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One answer a page, shapes (pages,).
+
+    Attributes:
+        seq: the number of a unique page; 0: it is a duplicate.
+        page: the new page that a duplicate matches, or NONE.
+        row: the existing page, a row, that a duplicate matches, or NONE.
+        distance: to the match, in bits.
+    """
+
+    seq: Numbers
+    page: Numbers
+    row: Numbers
+    distance: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Greedy choice among groups: each group's oldest surviving match, or NONE, and its distance."""
+
+    match: Numbers
+    distance: NDArray[np.uint8]
+
+
+def survivors(is_open: NDArray[np.bool_], pairs: Iterable[pa.Table]) -> Kept:
+    """Choose greedily.
+
+    Args:
+        is_open: the groups that can survive, shape (groups with a signature,).
+        pairs: tables of (later, earlier, distance), sorted by later and earlier over all of them.
+    """
+    surviving = bytearray(is_open.tobytes())
+    match = np.full(len(is_open), NONE, np.int64)
+    distance = np.zeros(len(is_open), np.uint8)
+    for table in pairs:
+        columns = (table[name].to_pylist() for name in ("later", "earlier", "distance"))
+        for later, earlier, apart in zip(*columns, strict=True):
+            if surviving[later] and surviving[earlier]:
+                surviving[later] = 0
+                match[later], distance[later] = earlier, apart
+    return Kept(match, distance)
+
+
+def open_groups(groups: Groups, existing: Existing) -> NDArray[np.bool_]:
+    """The groups with a signature that no existing page decides."""
+    is_open: NDArray[np.bool_] = existing.of_group[: groups.signed] == NONE
+    return is_open
+
+
+def decide(groups: Groups, existing: Existing, kept: Kept) -> Decisions:
+    """All answers."""
+    group = groups.group
+    match = np.full(len(groups.first), NONE, np.int64)
+    match[: groups.signed] = kept.match
+    apart = np.zeros(len(groups.first), np.uint8)
+    apart[: groups.signed] = kept.distance
+
+    known = existing.of_group[group] != NONE
+    merged = ~known & (match[group] != NONE)
+    own = existing.own != NONE
+    unique = own | (~known & ~merged & (groups.first[group] == np.arange(len(group))))
+
+    row = np.where(known & ~unique, existing.of_group[group], NONE)
+    target = groups.first[np.where(merged, match[group], group)]
+    page = np.where(~known & ~unique, target, NONE)
+    distance = np.where(known, existing.distance[group], np.where(merged, apart[group], 0))
+
+    seq = np.zeros(len(group), np.int64)
+    fresh = unique & ~own
+    seq[fresh] = existing.last_seq + 1 + np.arange(fresh.sum())
+    if own.any():
+        seq[own] = np.asarray(existing.rows["seq"].to_numpy(), np.int64)[existing.own[own]]
+    return Decisions(seq, page, row, distance.astype(np.uint8))
+
+
+def no_existing(groups: Groups, matches: pa.Table) -> Existing:
+    """Nothing exists; `matches`: an empty table."""
+    pages, count = len(groups.group), len(groups.first)
+    none = np.full(count, NONE, np.int64)
+    return Existing(matches, none, np.zeros(count, np.uint8), np.full(pages, NONE, np.int64), 0, 0)

@@ -1,0 +1,232 @@
+"""A batch from its inputs to its files, stage by stage.
+
+sign       every slice of the new pages becomes a file of signed rows
+group      the driver reads the signatures, and takes pages of one signature together
+scan       tables of the groups are broadcast, and every slice of the existing pages is looked up in them
+pair       ranges of the groups themselves are looked up in the same tables
+decide     greedy, in input order, from matches and sorted pairs
+write      the signed rows once more, each with its verdict
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simhash.index.interface import Relation
+from simhash.profiles import Profile
+from worker.batch import deciding, probing
+from worker.batch.clusters import Clusters
+from worker.batch.deciding import Existing
+from worker.batch.engine import Engine, Stopped
+from worker.batch.existing import existing_of
+from worker.batch.groups import Groups, load
+from worker.batch.request import Watch
+from worker.batch.results import BatchSummary, Judgement, Results, rows_in_order
+from worker.batch.signing import Signing
+from worker.batch.sources import Slice, slices
+from worker.batch.sources import Source as Input
+from worker.batch.tasks import PAIRS, Done, Pair, Scan, Sign, new_pages, part_file
+from worker.errors import InputError
+
+TABLE_ENTRIES = 1 << 22
+"""Groups that are compared at once; their tables take about 160 bytes each in every Python process of an executor."""
+PAIR_RANGE = 1 << 16
+"""Most groups that a task pairs."""
+TASKS_A_CORE = 4
+
+Relate = Callable[[int], Relation]
+"""The relation for so many entries in a table."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch was asked to do.
+
+    Attributes:
+        relation_for: the relation; its design may depend on the number of groups where the relation itself does not.
+        clusters: whether to report clusters, which takes pairs that the verdicts do not need.
+    """
+
+    new: Sequence[Input]
+    existing: Sequence[Input]
+    out: Path
+    profile: Profile
+    signing: Signing
+    relation_for: Relate
+    clusters: bool = False
+
+
+def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
+    """Do it all; nothing is written unless all is.
+
+    Args:
+        scratch: a directory for what lies between the stages, that all tasks see (see `scratch_in`).
+
+    Raises:
+        InputError: an input cannot be read, or an output written.
+        Stopped: `watch.stopping` was set.
+        TaskFailed: a task failed every time.
+    """
+    start = time.monotonic()
+    summary = _Run(batch, engine, watch, scratch).done()
+    summary.seconds = time.monotonic() - start
+    summary.complete = True
+    return summary
+
+
+@contextmanager
+def scratch_in(out: Path) -> Iterator[Path]:
+    """A new directory in `out`, which is made; gone with the context.
+
+    Raises:
+        InputError: it cannot be made, or filled.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".batch-", dir=out.absolute()))
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}") from error
+    try:
+        yield scratch
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@dataclass
+class _Run:
+    batch: Batch
+    engine: Engine
+    watch: Watch
+    scratch: Path
+
+    def done(self) -> BatchSummary:
+        batch = self.batch
+        summary = BatchSummary(inputs=len(batch.new) + len(batch.existing))
+        parts = self._slices(batch.new)
+        signed = self._stage("signing", Sign(self.scratch, batch.signing, batch.relation_for(0)), parts)
+        summary.skipped = sum(done.skipped for done in signed)
+        files = [part_file(self.scratch, "new", number) for number, _ in parts]
+        groups = load(files, batch.relation_for(0))
+        relation = batch.relation_for(groups.signed)
+        existing = self._scanned(groups, relation)
+        summary.existing = existing.pages
+        is_open = deciding.open_groups(groups, existing)
+        pairs = self._paired(groups, relation, is_open | batch.clusters)
+        kept = deciding.survivors(is_open, self._pairs(pairs))
+        clusters = Clusters(groups, existing, self._pairs(pairs)) if batch.clusters else None
+        judgement = Judgement(batch.profile, deciding.decide(groups, existing, kept), existing)
+        self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
+        return summary
+
+    def _slices(self, inputs: Sequence[Input]) -> list[tuple[int, Slice]]:
+        return list(enumerate(slices(inputs, self.engine.cores)))
+
+    def _stage(self, name: str, function: Callable[[Any], Done], tasks: Sequence[Any]) -> list[Done]:
+        done = self.engine.run(
+            function, tasks, self.watch.stopping, lambda count: self.watch.on_progress(name, count, len(tasks))
+        )
+        broken = [each.broken for each in done if each.broken]
+        if broken:
+            raise InputError(broken[0])
+        return done
+
+    # Comparing ---------------------------------------------------------------------------------------------------
+
+    def _scanned(self, groups: Groups, relation: Relation) -> Existing:
+        """All existing pages looked up among the new ones, which are taken some at a time."""
+        parts = self._slices(self.batch.existing)
+        scans: list[list[Done]] = []
+        files: list[Path] = []
+        for number, (low, high) in enumerate(_ranges(groups.signed, TABLE_ENTRIES) or [(0, 0)]):
+            if not parts:
+                break
+            directory = self.scratch / f"scan-{number}"
+            directory.mkdir()
+            shared = self.engine.broadcast(new_pages(groups, relation, low, high))
+            scan = Scan(directory, self.batch.signing, relation, shared)
+            scans.append(self._stage("scanning", scan, parts))
+            shared.unpersist()
+            files += [part_file(directory, "matches", part) for part, _ in parts]
+        return existing_of(groups, [piece for _, piece in parts], scans, files)
+
+    def _paired(self, groups: Groups, relation: Relation, is_open: np.ndarray[Any, Any]) -> list[list[Path]]:
+        """The files of pairs: for each range of groups, in order, one for each set of tables."""
+        size = max(1, min(PAIR_RANGE, -(-groups.signed // (self.engine.cores * TASKS_A_CORE))))
+        ranges = [(number, low, high) for number, (low, high) in enumerate(_ranges(groups.signed, size))]
+        files: list[list[Path]] = [[] for _ in ranges]
+        shared = [self.engine.broadcast(value) for value in (groups.signatures, is_open)]
+        for low, high in _ranges(groups.signed, TABLE_ENTRIES):
+            stage = f"pairs-{low}"
+            tables = self.engine.broadcast(probing.build(relation, groups.signatures.take(slice(low, high)), low))
+            later = [each for each in ranges if each[2] > low]
+            self._stage("pairing", Pair(self.scratch, stage, tables, *shared), later)
+            tables.unpersist()
+            for number, _, _ in later:
+                files[number].append(part_file(self.scratch, stage, number))
+        return files
+
+    def _pairs(self, files: list[list[Path]]) -> Iterator[pa.Table]:
+        """All pairs, sorted."""
+        for parts in files:
+            if self.watch.stopping.is_set():
+                raise Stopped
+            if len(parts) == 1:
+                for batch in pq.ParquetFile(parts[0]).iter_batches():
+                    yield pa.Table.from_batches([batch])
+            elif parts:
+                merged = pa.concat_tables([pq.read_table(part, schema=PAIRS) for part in parts])
+                yield merged.sort_by([("later", "ascending"), ("earlier", "ascending")])
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        judgement: Judgement,
+        parts: list[Slice],
+        files: list[Path],
+        clusters: Clusters | None,
+        summary: BatchSummary,
+    ) -> None:
+        results = Results(self.batch.out, self.scratch)
+        total = len(judgement.decisions.seq)
+        try:
+            for row, verdict, known in judgement.verdicts(rows_in_order(parts, files)):
+                if verdict is None:
+                    summary.rejected += 1
+                    results.rejection(row["rejection"])
+                    continue
+                if clusters:
+                    clusters.add(summary.pages, verdict)
+                summary.count(verdict)
+                summary.duplicates_of_existing += known and verdict.match is not None
+                results.verdict(row, verdict)
+                if summary.pages % 1024 == 0:
+                    self._tell(summary.pages, total)
+            if clusters:
+                results.clusters(clusters.lines())
+            results.finish()
+        finally:
+            results.close()
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.watch.stopping.is_set():
+            raise Stopped
+        self.watch.on_progress("writing", done, total)
+
+
+def _ranges(count: int, size: int) -> list[tuple[int, int]]:
+    """0 to `count` in ranges of at most `size`."""
+    return [(low, min(count, low + size)) for low in range(0, count, size)]

@@ -1,0 +1,89 @@
+"""From a request to a batch under way: inputs looked at, the relation chosen, Spark started, and ended after it."""
+
+from __future__ import annotations
+
+from simhash.errors import DesignError
+from simhash.index.interface import Relation
+from simhash.profiles import Profile
+from simhash.sketch import BAND_BITS
+from simhash.tables import Design
+from simhash.tables import design as find_design
+from worker.batch.engine import Engine, EngineSettings
+from worker.batch.job import Batch, Relate, run_batch, scratch_in
+from worker.batch.request import Request, Watch
+from worker.batch.results import BatchSummary
+from worker.batch.signing import Signing
+from worker.batch.sources import sources
+from worker.consumer import recipe
+from worker.designs import design_for
+from worker.errors import SettingsError
+from worker.settings import Settings
+from worker.stores import configured_design, configured_profile
+
+BITS = 64
+FEW_ENTRIES = 4_000_000
+MANY, MANY_K = "8", 3
+"""Tables for more entries than that, and the k that they reach: measured by `python -m benchmarks --only batch`."""
+
+
+def launch(request: Request, watch: Watch) -> BatchSummary:
+    """Do what was asked, on a Spark of its own.
+
+    Raises:
+        SettingsError: it cannot be done with these settings, or without Spark, Arrow or Java.
+        InputError, Stopped, TaskFailed: see `worker.batch.job.run_batch`.
+    """
+    batch = batch_of(request)
+    with scratch_in(request.out) as scratch:
+        engine = Engine(EngineSettings(request.master, request.memory, scratch))
+        try:
+            return run_batch(batch, engine, watch, scratch)
+        finally:
+            engine.close()
+
+
+def batch_of(request: Request) -> Batch:
+    """What was asked, looked at: no page is read, and no Spark needed.
+
+    Raises:
+        SettingsError: a setting is wrong.
+        InputError: an input is not there, or of no kind that is known.
+    """
+    settings = request.settings
+    profile = configured_profile(settings)
+    if profile.bits != BITS:
+        raise SettingsError(f"profile: a batch compares fingerprints of {BITS} bits, {profile.name} has {profile.bits}")
+    relate = relation_for(settings, profile, request.k)
+    verifier_bytes = (profile.verifier_bits + BAND_BITS * profile.bands) // 8
+    signing = Signing(recipe(settings, profile), settings.page_deadline, verifier_bytes)
+    new, existing = sources(request.new), sources(request.existing)
+    return Batch(new, existing, request.out, profile, signing, relate, request.clusters)
+
+
+def relation_for(settings: Settings, profile: Profile, k: int | None) -> Relate:
+    """The relation that the settings mean.
+
+    The profile's is the index's own, design and all. Of fingerprints alone within k bits every pair is found whatever
+    the design, so it can be the fastest for so many entries.
+
+    Raises:
+        SettingsError: no such design, or one that does not reach k.
+    """
+    if k is None:
+        design = configured_design(settings, profile)
+        relation = Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+        return lambda entries: relation
+    _bare_design(settings.design, k, 0)  # says what is wrong with it before anything is begun
+    return lambda entries: Relation(_bare_design(settings.design, k, entries), k, None)
+
+
+def _bare_design(name: str, k: int, entries: int) -> Design:
+    try:
+        if name == "auto":
+            return find_design(MANY, BITS) if entries > FEW_ENTRIES and k <= MANY_K else design_for(k, BITS)
+        design = find_design(name, BITS)
+    except DesignError as error:
+        raise SettingsError(f"design: {error}") from error
+    if design.k < k:
+        raise SettingsError(f"design: {name} guarantees {design.k} bits, not --k {k}")
+    return design

@@ -1,0 +1,59 @@
+"""What a batch was asked to do, in plain values; imports neither Spark nor Arrow, which may be missing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.errors import InputError
+from worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class Request:
+    """One batch.
+
+    Attributes:
+        new, existing: names of inputs, in order.
+        out: directory for what is written.
+        master: Spark's; None: what spark-submit says, or this machine.
+        memory: of each of Spark's Java processes.
+        k: compare fingerprints alone, within so many bits; None: as the profile says.
+        clusters: whether to report clusters.
+
+    Raises:
+        InputError: an input is given twice among the new ones.
+    """
+
+    new: tuple[str, ...]
+    existing: tuple[str, ...]
+    out: Path
+    settings: Settings
+    master: str | None = None
+    memory: str = "2g"
+    k: int | None = None
+    clusters: bool = False
+
+    def __post_init__(self) -> None:
+        for given in (self.new, self.existing):
+            paths = [os.path.realpath(name) for name in given]
+            for name, path in zip(given, paths, strict=True):
+                if paths.count(path) > 1:
+                    raise InputError(f"{name} is given twice: the second reading would be a replay of the first")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a run is stopped, and told about.
+
+    Attributes:
+        stopping: set: end as soon as possible.
+        on_progress: called with a stage's name, how much of it is done, and how much there is (tasks; pages where
+            verdicts are written).
+    """
+
+    stopping: threading.Event
+    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None

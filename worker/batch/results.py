@@ -1,0 +1,177 @@
+"""What a batch writes: one sorted file of verdicts in two forms, what was rejected, and clusters.
+
+Everything is in the order of the inputs. Files are written beside their places and take them when all are whole: of a
+batch that did not end there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import groupby
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simhash.index.interface import Duplicate, Record, Unique
+from simhash.profiles import Profile
+from worker.batch.columns import PAGES, Row, page_of
+from worker.batch.deciding import NONE, Decisions, Existing
+from worker.batch.sources import Slice
+from worker.files import Summary
+from worker.judge import Prepared, verdict_of
+from worker.verdict import Verdict, encode
+
+VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
+REJECTED, CLUSTERS = "rejected.jsonl", "clusters.jsonl"
+MATCH = pa.struct(
+    [
+        ("url", pa.string()),
+        ("id", pa.string()),
+        ("distance", pa.uint8()),
+        ("kind", pa.string()),
+        ("same_url", pa.bool_()),
+        ("fetched_at", pa.string()),
+        ("seq", pa.int64()),
+    ]
+)
+_OWN_TYPES = {"verdict": pa.string(), "match": MATCH, "profile": pa.string()}
+VERDICTS = pa.schema([(name, _OWN_TYPES.get(name) or PAGES.field(name).type) for name in Verdict.__struct_fields__])
+"""The fields of a verdict; fingerprint, verifier and observation as numbers and bytes."""
+ROWS = 1 << 14
+ROW_GROUP = 1 << 18
+
+
+@dataclass
+class BatchSummary(Summary):
+    """The figures of a batch.
+
+    Attributes:
+        existing: pages that it was compared with.
+        duplicates_of_existing: of all duplicates, those of one of these.
+        inputs: files read, on both sides.
+    """
+
+    existing: int = 0
+    duplicates_of_existing: int = 0
+    inputs: int = 0
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+
+
+def rows_in_order(slices: Sequence[Slice], files: Sequence[Path]) -> Iterator[Row]:
+    """All signed rows, in the order of the inputs; only the slices of one input are open at once."""
+    pairs = zip(slices, files, strict=True)
+    for _, parts in groupby(pairs, key=lambda pair: pair[0].source.number):
+        yield from merge(*(_rows(file) for _, file in parts), key=lambda row: row["at"])
+
+
+def _rows(file: Path) -> Iterator[Row]:
+    for batch in pq.ParquetFile(file).iter_batches(ROWS // 16):
+        yield from batch.to_pylist()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All that turns rows into verdicts."""
+
+    profile: Profile
+    decisions: Decisions
+    existing: Existing
+
+    def verdicts(self, rows: Iterator[Row]) -> Iterator[tuple[Row, Verdict | None, bool]]:
+        """Each row with its verdict, None for a rejected record; and whether it matches an existing page."""
+        wanted = set(np.unique(self.decisions.page).tolist()) - {NONE}
+        survivors: dict[int, Record] = {}
+        columns = (self.decisions.seq, self.decisions.page, self.decisions.row, self.decisions.distance)
+        answers = zip(*(column.tolist() for column in columns), strict=True)
+        number = 0
+        for row in rows:
+            if row["rejection"] is not None:
+                yield row, None, False
+                continue
+            seq, page, existing, distance = next(answers)
+            prepared = page_of(row)
+            if seq:
+                decision: Unique | Duplicate = Unique(seq)
+                if number in wanted:
+                    survivors[number] = _record(prepared, seq)
+            else:
+                decision = Duplicate(distance, survivors[page] if page != NONE else self._existing(existing))
+            yield row, verdict_of(prepared, decision, self.profile), existing != NONE
+            number += 1
+
+    def _existing(self, row: int) -> Record:
+        (told,) = self.existing.rows.slice(row, 1).to_pylist()
+        return Record(
+            told["seq"], 0, told["observation"], None, told["digest"], told["url"], told["id"], told["fetched_at"]
+        )
+
+
+def _record(page: Prepared, seq: int) -> Record:
+    return Record(seq, 0, page.observation, None, page.signature.digest, page.url, page.id, page.fetched_at)
+
+
+class Results:
+    """The files of one batch, below `scratch` until they are whole.
+
+    Raises (all methods): OSError.
+    """
+
+    def __init__(self, directory: Path, scratch: Path) -> None:
+        self._directory = directory
+        self._scratch = scratch
+        self._stack = ExitStack()
+        self._names = [VERDICTS_JSONL, VERDICTS_PARQUET, REJECTED]
+        self._lines = self._open(VERDICTS_JSONL)
+        self._rejected = self._open(REJECTED)
+        self._columns = self._stack.enter_context(pq.ParquetWriter(scratch / VERDICTS_PARQUET, VERDICTS))
+        self._pending: list[Row] = []
+
+    def _open(self, name: str) -> IO[bytes]:
+        return self._stack.enter_context((self._scratch / name).open("wb"))
+
+    def verdict(self, row: Row, verdict: Verdict) -> None:
+        """Write a verdict, in both forms."""
+        self._lines.write(encode(verdict) + b"\n")
+        self._pending.append(_native(row, verdict))
+        if len(self._pending) == ROW_GROUP:
+            self._flush()
+
+    def rejection(self, line: bytes) -> None:
+        """Write what was rejected."""
+        self._rejected.write(line)
+
+    def clusters(self, lines: Iterable[bytes]) -> None:
+        """Write the report of clusters."""
+        self._names.append(CLUSTERS)
+        with (self._scratch / CLUSTERS).open("wb") as file:
+            file.writelines(lines)
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._columns.write_table(pa.Table.from_pylist(self._pending, schema=VERDICTS))
+            self._pending = []
+
+    def finish(self) -> None:
+        """Close all files and give them their names."""
+        self._flush()
+        self._stack.close()
+        for name in self._names:
+            (self._scratch / name).replace(self._directory / name)
+
+    def close(self) -> None:
+        """After a failure: close what is open."""
+        self._stack.close()
+
+
+def _native(row: Row, verdict: Verdict) -> Row:
+    """A verdict with the types of its columns."""
+    said = {name: getattr(verdict, name) for name in Verdict.__struct_fields__}
+    match = verdict.match
+    said["match"] = match and {name: getattr(match, name) for name in match.__struct_fields__}
+    return said | {name: row[name] for name in ("fingerprint", "verifier", "observation", "source")}

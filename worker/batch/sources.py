@@ -1,0 +1,145 @@
+"""What an input is, and the slices that it is read by: one task's share each. Only names and sizes; nothing is read.
+
+pages        JSONL, WARC, HTML: every slice reads the whole file and keeps every n-th run of its records, since a
+             compressed file can only be read from its start, and reading costs a thirtieth of fingerprinting
+verdicts     JSONL of verdicts: a range of bytes, if it is not compressed
+parquet      pages or signatures: a range of row groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from worker import compression
+from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
+from worker.errors import InputError
+from worker.inputs import HTML_SUFFIXES, WARC_SUFFIXES, open_input
+
+Kind = Literal["pages", "verdicts", "parquet"]
+
+MAX_SHARES = 8
+"""Slices of one file of pages: beyond these, reading it so many times over would cost more than it spreads."""
+SLICE_BYTES = 64 << 20
+"""Of a file of verdicts, a slice."""
+SLICE_ROWS = 1 << 20
+"""Of a Parquet file, a slice has at least so many rows if there are, in whole row groups."""
+LONGEST_FIRST_LINE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file, or one directory of HTML, and its place among all inputs of its side."""
+
+    number: int
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a source: share `first` of `last` (pages), bytes from `first` to `last` (verdicts), row groups."""
+
+    source: Source
+    first: int
+    last: int
+
+
+def sources(names: Sequence[str]) -> list[Source]:
+    """The sources that the names mean, in order; a directory of Parquet files is each of its files.
+
+    Raises:
+        InputError: there is no such file, or it is of no kind that is known.
+    """
+    found = [(name, kind) for given in names for name, kind in _sources(given)]
+    return [Source(number, name, kind) for number, (name, kind) in enumerate(found)]
+
+
+def _sources(name: str) -> Iterator[tuple[str, Kind]]:
+    path = Path(name)
+    if name == "-":
+        raise InputError("-: a batch reads files, each of them more than once; for standard input there is `file`")
+    if path.is_dir() and (files := sorted(path.rglob("*.parquet"))):
+        yield from ((str(file), "parquet") for file in files)
+    elif path.suffix.lower() == ".parquet" and path.is_file():
+        yield name, "parquet"
+    else:
+        open_input(name, largest_page=1, spool=False)  # says what is wrong with it
+        yield name, "verdicts" if _holds_verdicts(path) else "pages"
+
+
+def _holds_verdicts(path: Path) -> bool:
+    """Whether the first line of a file is a verdict."""
+    if path.is_dir() or path.name.lower().endswith((*HTML_SUFFIXES, *WARC_SUFFIXES)):
+        return False
+    try:
+        with path.open("rb", buffering=0) as file, compression.decompressed(file) as content:
+            line = content.readline(LONGEST_FIRST_LINE)
+    except compression.ERRORS as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        first = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(first, dict) and {"verdict", "observation", "fingerprint"} <= first.keys()
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file begins as gzip or Zstandard does."""
+    with path.open("rb") as file:
+        return file.read(len(ZSTD_MAGIC)).startswith((GZIP_MAGIC, ZSTD_MAGIC))
+
+
+def slices(found: Sequence[Source], tasks: int) -> list[Slice]:
+    """The slices of all sources, in order.
+
+    Args:
+        tasks: how many can run at once: so many slices at least, where that can be.
+
+    Raises:
+        InputError: a Parquet file's footer cannot be read.
+    """
+    wanted = -(-tasks // max(1, len(found)))
+    return [part for source in found for part in _slices(source, wanted)]
+
+
+def _slices(source: Source, wanted: int) -> Iterator[Slice]:
+    path = Path(source.name)
+    if source.kind == "parquet":
+        yield from (Slice(source, low, high) for low, high in _row_groups(path, wanted))
+    elif source.kind == "verdicts" and not is_compressed(path):
+        size = path.stat().st_size
+        step = max(1, min(SLICE_BYTES, -(-size // wanted)))
+        yield from (Slice(source, low, min(size, low + step)) for low in range(0, size, step))
+    else:
+        shares = 1 if source.kind == "verdicts" else min(MAX_SHARES, wanted)
+        yield from (Slice(source, share, shares) for share in range(shares))
+
+
+def _row_groups(path: Path, wanted: int) -> Iterator[tuple[int, int]]:
+    metadata = footer(path)
+    enough = min(SLICE_ROWS, -(-metadata.num_rows // wanted))
+    low = rows = 0
+    for group in range(metadata.num_row_groups):
+        rows += metadata.row_group(group).num_rows
+        if rows >= enough or group == metadata.num_row_groups - 1:
+            yield low, group + 1
+            low, rows = group + 1, 0
+
+
+def footer(path: Path) -> pq.FileMetaData:
+    """A Parquet file's footer.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: {error}") from error

@@ -1,0 +1,315 @@
+"""What the tasks do: sign new pages, scan existing ones, pair new ones; each writes one file, whole or not at all.
+
+A task writes beside its place and renames, and its file is a function of its arguments alone: however often a task is
+tried, and by how many at once, there is one file with the same rows in it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from simhash.index.interface import Relation
+from worker.batch.blocks import Block, Counted, blocks
+from worker.batch.columns import PAGES, signatures_of
+from worker.batch.groups import Groups
+from worker.batch.probing import Tables, build
+from worker.batch.signatures import Signatures, verifier_bytes
+from worker.batch.signing import Signing
+from worker.batch.sources import Slice
+from worker.errors import InputError
+
+KEYS = ("fingerprint", "verifier")
+OF_A_MATCH = ("at", "url", "id", "digest", "seq", "fetched_at", "observation")
+MATCHES = pa.schema(
+    [("group", pa.int64()), ("own", pa.int64()), ("distance", pa.uint8()), *(PAGES.field(n) for n in OF_A_MATCH)]
+)
+"""An existing page that new ones match: `group` and `distance`; or that is a new page itself, read again: `own` is
+that page's number, and `group` is -1."""
+PAIRS = pa.schema([("later", pa.uint32()), ("earlier", pa.uint32()), ("distance", pa.uint8())])
+"""Two groups of new pages that match, the later one by first appearance first; sorted."""
+OBSERVATION_BITS = 24
+
+
+class Done(NamedTuple):
+    """What a task tells of its slice.
+
+    Attributes:
+        rows, written: how many it read and wrote.
+        skipped: records of a WARC that are no pages.
+        numbered, last_seq: whether its pages have numbers, and the highest.
+        broken: why it cannot be read.
+    """
+
+    rows: int = 0
+    written: int = 0
+    skipped: int = 0
+    numbered: bool = False
+    last_seq: int = 0
+    broken: str | None = None
+
+
+Part = tuple[int, Slice]
+"""A slice and the number of the file that is made of it."""
+
+
+def part_file(directory: Path, stage: str, number: int) -> Path:
+    """The file that task `number` of a stage writes."""
+    return directory / f"{stage}-{number:06}.parquet"
+
+
+@contextmanager
+def _written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that adds rows to the file at `path`, which is there only when the context ends well."""
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".parquet", dir=path.parent)
+    os.close(handle)
+    try:
+        with pq.ParquetWriter(name, schema) as writer:
+            yield writer.write_table
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _answered(work: Callable[[], Done]) -> Done:
+    """An input that is broken is broken for every try: an answer, not a failure."""
+    try:
+        return work()
+    except InputError as error:
+        return Done(broken=str(error))
+
+
+# Signing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Makes signed rows of a slice."""
+
+    directory: Path
+    signing: Signing
+    relation: Relation
+
+    def __call__(self, part: Part) -> Done:
+        """Write the rows of a slice."""
+        return _answered(lambda: self._done(*part))
+
+    def _done(self, number: int, piece: Slice) -> Done:
+        counted = Counted()
+        with _written(part_file(self.directory, "new", number), PAGES) as write:
+            for block in blocks(piece, self.signing, counted):
+                rows = block.columns(PAGES.names)
+                _check_verifiers(rows, self.relation, piece.source.name)
+                write(rows)
+        return Done(rows=counted.rows, written=counted.rows, skipped=counted.skipped)
+
+
+def _check_verifiers(rows: pa.Table, relation: Relation, name: str) -> None:
+    """Raise InputError where fingerprints lack the verifiers that the relation compares."""
+    width = verifier_bytes(relation)
+    if not width:
+        return
+    lengths = pc.fill_null(pc.binary_length(rows["verifier"]), 0)
+    wrong = pc.and_(pc.is_valid(rows["fingerprint"]), pc.not_equal(lengths, width))
+    if pc.any(wrong).as_py():
+        raise InputError(
+            f"{name} has fingerprints without a verifier of {width} bytes, which the profile compares; "
+            "--k N compares fingerprints alone"
+        )
+
+
+# Scanning --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NewPages:
+    """The new pages as the existing ones are compared with them: what is broadcast.
+
+    Attributes:
+        tables: over the groups that have a fingerprint.
+        digests: those of groups without one, and their groups' numbers, shape (n,).
+        observations: sorted, shape (n,) of 16 bytes; and the page's number of each.
+        seen: whether an observation begins with these `OBSERVATION_BITS` bits.
+    """
+
+    tables: Tables
+    digests: pa.Array
+    digest_groups: NDArray[np.int64]
+    observations: NDArray[np.bytes_]
+    observers: NDArray[np.int64]
+    seen: NDArray[np.bool_]
+
+
+def leading_bits(observations: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The first `OBSERVATION_BITS` bits of observations, shape (n, 16), as numbers."""
+    first = np.ascontiguousarray(observations[:, :4]).view(">u4").reshape(-1)
+    return (first >> (32 - OBSERVATION_BITS)).astype(np.int64)
+
+
+def new_pages(groups: Groups, relation: Relation, low: int, high: int) -> NewPages:
+    """What is broadcast of the new pages: of the groups with a signature, those from `low` and before `high`."""
+    order = np.argsort(groups.observations, kind="stable")
+    observations = groups.observations[order]
+    seen = np.zeros(1 << OBSERVATION_BITS, bool)
+    seen[leading_bits(observations.view(np.uint8).reshape(-1, 16))] = True
+    return NewPages(
+        build(relation, groups.signatures.take(slice(low, high)), low),
+        groups.digests,
+        np.arange(groups.signed, len(groups.first)),
+        observations,
+        order,
+        seen,
+    )
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Compares a slice of the existing pages with all new ones."""
+
+    directory: Path
+    signing: Signing
+    relation: Relation
+    new: Any
+    """A broadcast `NewPages`."""
+
+    def __call__(self, part: Part) -> Done:
+        """Write the matches in a slice: of each group the oldest, and what is a new page itself."""
+        return _answered(lambda: self._done(*part))
+
+    def _done(self, number: int, piece: Slice) -> Done:
+        counted, numbered, last_seq, found = Counted(), False, 0, [MATCHES.empty_table()]
+        for block in blocks(piece, self.signing, counted):
+            _check_verifiers(block.columns(KEYS), self.relation, piece.source.name)
+            for matches in _matches_in(block, self.new.value, self.relation):
+                found = [oldest([*found, matches])]
+            if "seq" in block.names:
+                numbered = True
+                last_seq = max(last_seq, pc.max(block.columns(["seq"])["seq"]).as_py() or 0)
+        with _written(part_file(self.directory, "matches", number), MATCHES) as write:
+            write(found[0])
+        return Done(counted.rows, found[0].num_rows, 0, numbered, last_seq)
+
+
+def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.Table:
+    """The first match of each group, and of each page that is itself there."""
+    table = pa.concat_tables(matches)
+    table = table.sort_by([(name, "ascending") for name in ("group", "own", *by)])
+    keys = np.stack([np.asarray(table[name].to_numpy(), np.int64) for name in ("group", "own")])
+    first = np.ones(table.num_rows, bool)
+    first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return table.filter(pa.array(first))
+
+
+def _matches_in(block: Block, new: NewPages, relation: Relation) -> Iterator[pa.Table]:
+    keys = block.columns(KEYS)
+    stands = _representatives(block)
+    signed = np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"])))
+    whole = keys if len(signed) == len(block.at) else keys.take(pa.array(signed))
+    for pairs in new.tables.matches(signatures_of(whole, relation)):
+        yield _rows(block, signed[pairs.probes], group=pairs.entries, distance=pairs.distances)
+    unsigned = np.flatnonzero(stands & np.asarray(pc.is_null(keys["fingerprint"])))
+    if len(unsigned) and len(new.digests):
+        yield from _same_digests(block, unsigned, new)
+    if "observation" in block.names:
+        yield from _same_observations(block, stands, new)
+
+
+def _representatives(block: Block) -> NDArray[np.bool_]:
+    """The rows that were called unique, and all of an input that does not say; never a rejected record."""
+    stands = np.ones(len(block.at), bool)
+    if "seq" in block.names:
+        stands &= np.asarray(pc.is_valid(block.columns(["seq"])["seq"]))
+    if "rejection" in block.names:
+        stands &= np.asarray(pc.is_null(block.columns(["rejection"])["rejection"]))
+    return stands
+
+
+def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Iterator[pa.Table]:
+    digests = block.columns(["digest"])["digest"].take(pa.array(rows))
+    at = pc.index_in(digests, value_set=new.digests)
+    hit = np.flatnonzero(np.asarray(pc.is_valid(at)))
+    if len(hit):
+        groups = new.digest_groups[np.asarray(at.take(pa.array(hit)).to_numpy(), np.int64)]
+        yield _rows(block, rows[hit], group=groups, distance=np.zeros(len(hit), np.uint8))
+
+
+def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages) -> Iterator[pa.Table]:
+    column = block.columns(["observation"])["observation"]
+    rows = np.flatnonzero(stands & np.asarray(pc.is_valid(column)))
+    own = np.array(column.take(pa.array(rows)).to_pylist(), dtype="S16")
+    if not len(own) or not len(new.observations):
+        return
+    maybe = np.flatnonzero(new.seen[leading_bits(own.view(np.uint8).reshape(-1, 16))])
+    at = np.minimum(np.searchsorted(new.observations, own[maybe]), len(new.observations) - 1)
+    same = new.observations[at] == own[maybe]
+    if same.any():
+        yield _rows(block, rows[maybe[same]], own=new.observers[at[same]])
+
+
+def _rows(
+    block: Block,
+    rows: NDArray[np.int64],
+    group: NDArray[np.int64] | None = None,
+    own: NDArray[np.int64] | None = None,
+    distance: NDArray[np.uint8] | None = None,
+) -> pa.Table:
+    """Matches with all that is told of the existing page."""
+    count = len(rows)
+    least = np.full(count, -1, np.int64)
+    told = block.columns(OF_A_MATCH).take(pa.array(rows))
+    columns = [
+        pa.array(least if group is None else group),
+        pa.array(least if own is None else own),
+        pa.array(np.zeros(count, np.uint8) if distance is None else distance),
+        *(told[name] for name in OF_A_MATCH),
+    ]
+    return pa.table(columns, schema=MATCHES)
+
+
+# Pairing ---------------------------------------------------------------------------------------------------------
+
+Range = tuple[int, int, int]
+"""Number of the file, first group and the one behind the last."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Compares a range of the new groups with those that appeared before them.
+
+    Attributes:
+        tables, signatures, open_groups: broadcasts: tables over some groups, the signatures of all, and which of
+            them can still be unique.
+    """
+
+    directory: Path
+    stage: str
+    tables: Any
+    signatures: Any
+    open_groups: Any
+
+    def __call__(self, part: Range) -> Done:
+        """Write the pairs whose later group is in the range."""
+        number, low, high = part
+        tables, is_open = self.tables.value, self.open_groups.value
+        signatures: Signatures = self.signatures.value
+        later = np.flatnonzero(is_open[low:high]) + low
+        written = 0
+        with _written(part_file(self.directory, self.stage, number), PAIRS) as write:
+            for pairs in tables.matches(signatures.take(later)):
+                own = later[pairs.probes]
+                kept = (pairs.entries < own) & is_open[pairs.entries]
+                columns = own[kept].astype(np.uint32), pairs.entries[kept].astype(np.uint32), pairs.distances[kept]
+                write(pa.table([pa.array(c) for c in columns], schema=PAIRS))
+                written += int(kept.sum())
+        return Done(rows=len(later), written=written)

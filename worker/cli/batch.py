@@ -1,0 +1,136 @@
+"""`simhash-dedup batch`: new pages against all that exist and against themselves, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from worker.batch.request import Request, Watch
+from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.summary import say, show
+from worker.consumer import stop_on_signals
+from worker.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from worker.batch.results import BatchSummary
+
+NAMES = ("profile", "design", "documents", "max_page_bytes", "max_url_bytes", "page_deadline", *LOGGING)
+DEFAULTS = {"documents": 1_000_000}
+"""As for `file`, whose verdicts these are."""
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True, metavar="NEW...")
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="EXISTING",
+    help="pages that were called unique before, the oldest input first (repeatable)",
+)
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="directory for verdicts.jsonl, verdicts.parquet and rejected.jsonl",
+)
+@click.option("--master", help="Spark's master: local[4], spark://…, k8s://…  [default: spark-submit's, or local[*]]")
+@click.option("--memory", default="2g", show_default=True, help="of each Java process of Spark: 512m, 8g")
+@click.option(
+    "--k",
+    type=click.IntRange(0, 7),
+    help="compare fingerprints alone, within K bits, without the profile's verifier  [default: as the profile says]",
+)
+@click.option("--clusters", is_flag=True, help="also write clusters.jsonl: what hangs together, directly or not")
+@click.option("--summary-json", type=click.Path(path_type=Path, dir_okay=False), help="write the summary's figures")
+@click.option("--quiet", "-q", is_flag=True, help="no progress and no summary on standard error")
+@settings_options(NAMES, DEFAULTS)
+def batch(
+    inputs: tuple[str, ...],
+    against: tuple[str, ...],
+    out: Path,
+    master: str | None,
+    memory: str,
+    k: int | None,
+    clusters: bool,
+    summary_json: Path | None,
+    quiet: bool,
+    config: Path | None,
+    **options: Any,
+) -> None:
+    """Judge NEW pages against EXISTING ones and against themselves, on Spark: the verdicts of a stream, all at once.
+
+    An input is JSONL (plain, .gz or .zst), a WARC, HTML, Parquet with pages (url, and html, text or html_base64) or
+    with signatures (fingerprint, and whatever else a verdict has), or verdicts of `run`, `file` or `batch`. Of verdicts
+    given with --against only the unique ones count; other inputs there count whole, as they are.
+
+    \b
+      simhash-dedup batch monday.jsonl.zst --out monday/
+      simhash-dedup batch tuesday/*.warc.gz --against monday/verdicts.parquet --out tuesday/
+      simhash-dedup batch fingerprints.parquet --against archive/ --k 3 --out found/
+      spark-submit --master k8s://… worker/__main__.py batch …       # see docs/batch.md
+
+    The verdicts are those of `simhash-dedup file` on the same inputs in the same order. Nothing is written unless all
+    is done. Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
+    """
+    settings = settings_of(config, options, DEFAULTS)
+    console = Console(stderr=True, quiet=quiet)
+    request = Request(inputs, against, out, settings, master, memory, k, clusters)
+    summary = _done(request, console)
+    if summary_json:
+        _write(summary_json, summary)
+    show(summary, console, {"existing": summary.existing, "duplicates of existing": summary.duplicates_of_existing})
+    say(f"verdicts: {out / 'verdicts.jsonl'}", console)
+    if summary.rejected:
+        say(f"rejected: {out / 'rejected.jsonl'}", console)
+
+
+def _done(request: Request, console: Console) -> BatchSummary:
+    """The batch, done; KeyboardInterrupt where it was stopped."""
+    try:
+        from worker.batch.engine import Stopped
+        from worker.batch.launch import launch
+    except ImportError as error:
+        raise SettingsError(f"{error.name} is not installed: pip install 'simhash-dedup[spark]'") from error
+    with stop_on_signals() as stopping, _progress(console) as on_progress:
+        try:
+            return launch(request, Watch(stopping, on_progress))
+        except Stopped:
+            raise KeyboardInterrupt from None
+
+
+def _write(path: Path, summary: BatchSummary) -> None:
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(summary.figures())) + b"\n")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal; a line for each stage where standard error is a file or a pipe."""
+    if not console.is_terminal:
+        told: list[str] = []
+
+        def tell(stage: str, done: int, total: int) -> None:
+            if stage not in told[-1:]:
+                told.append(stage)
+                say(f"{stage}: {total:,} {'pages' if stage == 'writing' else 'tasks'}", console)
+
+        yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
+        task = bar.add_task("starting Spark", total=None)
+
+        def update(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
+
+        yield update
