@@ -102,14 +102,14 @@ def test_the_sample_gets_the_verdicts_of_file_mode_byte_for_byte(batch, tmp_path
 
 
 def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch, tmp_path, halves, verdicts):
-    first, _, expected = halves
+    expected = halves[2]
     batch(verdicts[0], out="first")
     for name in ("verdicts.parquet", "verdicts.jsonl"):
         summary = batch(verdicts[1], existing=[tmp_path / "first" / name])
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected[1]
         assert summary.duplicates_of_existing > 50
         assert summary.existing == 250
-    batch(first, existing=[tmp_path / "first" / "verdicts.parquet"], out="again")
+    batch(verdicts[0], existing=[tmp_path / "first" / "verdicts.parquet"], out="again")
     assert (tmp_path / "again" / "verdicts.jsonl").read_bytes() == expected[0], "a page read again is itself"
 
 
@@ -241,7 +241,7 @@ def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
     bare = fingerprints(tmp_path / "bare.parquet", near_values(1))
     page = written(tmp_path / "a.jsonl", PAGES[:3])
     for new, existing in ((bare, []), (page, [bare])):
-        with pytest.raises(InputError, match=r"bare\.parquet: has fingerprints without a verifier of 28 bytes.*--k N"):
+        with pytest.raises(InputError, match=r"bare\.parquet has fingerprints without a verifier of 28 bytes.*--k N"):
             batch(new, existing=existing)
 
 
@@ -250,7 +250,7 @@ def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
 
 def test_clusters_are_components_and_decide_nothing(batch, tmp_path):
     a, b, c, other = 0, 0b000111, 0b111111, (1 << 64) - 1
-    new = fingerprints(tmp_path / "new.parquet", pa.array([a, b, c, 1 << 40, other, c], pa.uint64()), id=[*"ABCDEF"])
+    new = fingerprints(tmp_path / "new.parquet", pa.array([a, b, c, 0xFF << 40, other, c], pa.uint64()), id=[*"ABCDEF"])
     old = fingerprints(tmp_path / "old.parquet", pa.array([other - 1], pa.uint64()), id=["old"])
     batch(new, existing=[old], k=3, clusters=True)
     verdicts = {v["id"]: v["verdict"] for v in lines(tmp_path / "out" / "verdicts.jsonl")}
