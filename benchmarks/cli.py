@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import cluster, compressed, index, loop, machine, texts
+from benchmarks import batch, cluster, compressed, index, loop, machine, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -42,12 +42,18 @@ def _compressed(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     compressed.run(report, compressed.QUICK if quick else compressed.FULL if full else compressed.Sizes(), scratch)
 
 
+def _batch(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    full = bool(click.get_current_context().params["full"])
+    batch.run(report, batch.QUICK if quick else batch.FULL if full else batch.Sizes(), scratch)
+
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     "texts": _texts,
     "loop": _loop,
     "index": _index,
     "cluster": _cluster,
     "compressed": _compressed,
+    "batch": _batch,
 }
 
 
@@ -60,7 +66,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     help="documents in the index when it is measured (repeatable) [default: 100000 and 1000000]",
 )
 @click.option("--quick", is_flag=True, help="small sizes, about a minute: to see that all works, not to quote")
-@click.option("--full", is_flag=True, help="also what takes many minutes and 10 GB of disk: 100M compressed")
+@click.option(
+    "--full", is_flag=True, help="also what takes many minutes and 10 GB of disk: 100M compressed, a batch against 100M"
+)
 @click.option(
     "--pages",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

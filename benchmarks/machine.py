@@ -8,7 +8,18 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("simhash-dedup", "numpy", "xxhash", "jieba", "rjieba", "resiliparse", "redis", "kafka-python", "msgspec")
+PACKAGES = (
+    "simhash-dedup",
+    "numpy",
+    "xxhash",
+    "jieba",
+    "rjieba",
+    "resiliparse",
+    "redis",
+    "kafka-python",
+    "msgspec",
+    "pyspark",
+)
 
 
 def load_average() -> float:

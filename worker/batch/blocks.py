@@ -23,7 +23,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from worker import compression
-from worker.batch.columns import PAGES, place, row_of_verdict, table_of
+from worker.batch.columns import PAGES, SOURCE, place, row_of_verdict, table_of
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.sources import Slice, footer, is_compressed
 from worker.compression import decompressed
@@ -32,6 +32,9 @@ from worker.inputs import open_input
 from worker.page import observation
 from worker.records import Page, RawRecord, Source
 from worker.verdict import Verdict, decode
+
+Rows = NDArray[np.int64]
+"""Numbers of rows within a block, shape (n,)."""
 
 VERDICT_ROWS = 1 << 14
 """Lines of verdicts in a block."""
@@ -53,12 +56,16 @@ class Block:
     Attributes:
         at: their places, ascending, shape (n,).
         names: the columns that the input itself has; others are made up, or null.
-        columns: reads columns of `PAGES` by name, of all rows.
+        read: reads columns of `PAGES` by name, of these rows, ascending, or of all.
     """
 
     at: NDArray[np.int64]
     names: frozenset[str]
-    columns: Callable[[Sequence[str]], pa.Table]
+    read: Callable[[Sequence[str], Rows | None], pa.Table]
+
+    def columns(self, names: Sequence[str], rows: Rows | None = None) -> pa.Table:
+        """Some columns."""
+        return self.read(names, rows)
 
 
 @dataclass
@@ -105,7 +112,11 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _whole(table: pa.Table, names: frozenset[str]) -> Block:
-    return Block(np.asarray(table["at"].to_numpy(), np.int64), names, table.select)
+    def read(wanted: Sequence[str], rows: Rows | None) -> pa.Table:
+        found = table.select(wanted)
+        return found if rows is None else found.take(pa.array(rows))
+
+    return Block(np.asarray(table["at"].to_numpy(), np.int64), names, read)
 
 
 # Pages -----------------------------------------------------------------------------------------------------------
@@ -224,7 +235,7 @@ def _signatures(part: Slice) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class _RowGroup:
-    """Reads columns of one row group, as `PAGES` has them."""
+    """Reads columns of one row group, as `PAGES` has them; what the file has not is made up for the rows asked for."""
 
     file: pq.ParquetFile
     group: int
@@ -232,47 +243,65 @@ class _RowGroup:
     position: int
     topic: str
 
-    def __call__(self, names: Sequence[str]) -> pa.Table:
+    def __call__(self, names: Sequence[str], rows: Rows | None) -> pa.Table:
         known = set(self.file.schema_arrow.names)
-        read = self.file.read_row_group(self.group, [name for name in names if name in known])
-        made = {name: self._column(name, read) for name in names}
-        return pa.table(made, schema=pa.schema([PAGES.field(name) for name in names]))
+        wanted = {*names, "fingerprint", "observation"} if set(names) - known else set(names)
+        read = self.file.read_row_group(self.group, sorted(wanted & known))
+        read = read if rows is None else read.take(pa.array(rows))
+        made = _Made(read, np.arange(len(self.at)) if rows is None else rows, self)
+        fields = [PAGES.field(name) for name in names]
+        return pa.table([made.column(field) for field in fields], schema=pa.schema(fields))
 
-    def _column(self, name: str, read: pa.Table) -> pa.ChunkedArray | pa.Array:
-        if name == "at":
-            return pa.array(self.at)
-        if name in read.column_names:
-            return _as_field(read[name], PAGES.field(name))
-        made = getattr(self, f"_{name}", None)
-        return made() if made else pa.nulls(len(self.at), PAGES.field(name).type)
 
-    def _gates(self) -> NDArray[np.uint64]:
-        return np.asarray(self(["fingerprint"])["fingerprint"].to_numpy(), np.uint64)
+@dataclass(frozen=True)
+class _Made:
+    """Columns of some rows of a row group: read, or made up."""
+
+    read: pa.Table
+    rows: Rows
+    group: _RowGroup
+
+    def column(self, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+        """One column."""
+        if field.name in self.read.column_names:
+            return _as_field(self.read[field.name], field)
+        made = getattr(self, f"_{field.name}", None)
+        return made() if made else pa.nulls(len(self.rows), field.type)
+
+    def _gates(self) -> list[int]:
+        gates: list[int] = self.column(PAGES.field("fingerprint")).to_pylist()
+        return gates
+
+    def _at(self) -> pa.Array:
+        return pa.array(self.group.at[self.rows])
 
     def _url(self) -> pa.Array:
-        return pa.array([f"{BARE}{gate:016x}" for gate in self._gates().tolist()])
+        return pa.array([f"{BARE}{gate:016x}" for gate in self._gates()], pa.string())
 
     def _features(self) -> pa.Array:
-        return pa.array(np.zeros(len(self.at), np.int64))
+        return pa.array(np.zeros(len(self.rows), np.int64))
 
     def _observation(self) -> pa.Array:
-        made = [
-            observation(Source(**source), None, gate.to_bytes(8))
-            for source, gate in zip(self._sources(), self._gates().tolist(), strict=True)
-        ]
-        return pa.array(made, pa.binary())
+        topic, offsets = self.group.topic, (self.rows + self.group.position).tolist()
+        named = zip(offsets, self._gates(), strict=True)
+        made = (observation(Source(topic, 0, offset, None), None, gate.to_bytes(8)) for offset, gate in named)
+        return pa.array(list(made), pa.binary())
 
     def _digest(self) -> pa.Array:
-        return pa.array([NO_TEXT + own.hex() for own in self(["observation"])["observation"].to_pylist()])
+        observations = self.column(PAGES.field("observation")).to_pylist()
+        return pa.array([NO_TEXT + own.hex() for own in observations], pa.string())
 
     def _source(self) -> pa.Array:
-        return pa.array(self._sources(), PAGES.field("source").type)
-
-    def _sources(self) -> list[dict[str, Any]]:
-        count = len(self.at)
-        return [
-            {"topic": self.topic, "partition": 0, "offset": self.position + i, "timestamp": None} for i in range(count)
-        ]
+        count = len(self.rows)
+        return pa.StructArray.from_arrays(
+            [
+                pa.array([self.group.topic] * count, pa.string()),
+                pa.array(np.zeros(count, np.int64)),
+                pa.array(self.rows + self.group.position),
+                pa.nulls(count, pa.int64()),
+            ],
+            fields=list(SOURCE),
+        )
 
 
 def _as_field(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,8 @@ class _Run:
     engine: Engine
     watch: Watch
     scratch: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
 
     def done(self) -> BatchSummary:
         batch = self.batch
@@ -119,29 +121,41 @@ class _Run:
         signed = self._stage("signing", Sign(self.scratch, batch.signing, batch.relation_for(0)), parts)
         summary.skipped = sum(done.skipped for done in signed)
         files = [part_file(self.scratch, "new", number) for number, _ in parts]
-        groups = load(files, batch.relation_for(0))
+        with self._timed("grouping"):
+            groups = load(files, batch.relation_for(0))
         relation = batch.relation_for(groups.signed)
         existing = self._scanned(groups, relation)
         summary.existing = existing.pages
         is_open = deciding.open_groups(groups, existing)
         pairs = self._paired(groups, relation, is_open | batch.clusters)
-        kept = deciding.survivors(is_open, self._pairs(pairs))
+        with self._timed("deciding"):
+            kept = deciding.survivors(is_open, self._pairs(pairs))
         clusters = Clusters(groups, existing, self._pairs(pairs)) if batch.clusters else None
         judgement = Judgement(batch.profile, deciding.decide(groups, existing, kept), existing)
-        self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
+        with self._timed("writing"):
+            self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
+        summary.stage_seconds, summary.task_seconds = _rounded(self.seconds), _rounded(self.processor)
         return summary
 
     def _slices(self, inputs: Sequence[Input]) -> list[tuple[int, Slice]]:
         return list(enumerate(slices(inputs, self.engine.cores)))
 
     def _stage(self, name: str, function: Callable[[Any], Done], tasks: Sequence[Any]) -> list[Done]:
-        done = self.engine.run(
-            function, tasks, self.watch.stopping, lambda count: self.watch.on_progress(name, count, len(tasks))
-        )
+        with self._timed(name):
+            done = self.engine.run(
+                function, tasks, self.watch.stopping, lambda count: self.watch.on_progress(name, count, len(tasks))
+            )
+        self.processor[name] = self.processor.get(name, 0.0) + sum(each.cpu for each in done)
         broken = [each.broken for each in done if each.broken]
         if broken:
             raise InputError(broken[0])
         return done
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
 
     # Comparing ---------------------------------------------------------------------------------------------------
 
@@ -230,3 +244,7 @@ class _Run:
 def _ranges(count: int, size: int) -> list[tuple[int, int]]:
     """0 to `count` in ranges of at most `size`."""
     return [(low, min(count, low + size)) for low in range(0, count, size)]
+
+
+def _rounded(seconds: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in seconds.items()}

@@ -55,12 +55,15 @@ class BatchSummary(Summary):
         existing: pages that it was compared with.
         duplicates_of_existing: of all duplicates, those of one of these.
         inputs: files read, on both sides.
+        stage_seconds: wall time by stage.
+        task_seconds: processor time of a stage's tasks, without that of the children that fingerprint.
     """
 
     existing: int = 0
     duplicates_of_existing: int = 0
     inputs: int = 0
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    task_seconds: dict[str, float] = field(default_factory=dict)
 
 
 def rows_in_order(slices: Sequence[Slice], files: Sequence[Path]) -> Iterator[Row]:

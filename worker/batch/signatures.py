@@ -14,6 +14,8 @@ from simhash.index.interface import Relation
 from simhash.sketch import BAND_BITS
 
 WORD_BYTES = 8
+SAMPLE = 4096
+MOSTLY_DISTINCT = 0.9
 BAND_BYTES = BAND_BITS // 8
 
 
@@ -37,6 +39,17 @@ class Signatures:
     def take(self, numbers: NDArray[np.int64] | slice) -> Signatures:
         """Those of these numbers, in that order."""
         return Signatures(self.gates[numbers], self.sketches[numbers], self.bands[:, numbers])
+
+    def mostly_distinct(self) -> bool:
+        """Whether a sample of the fingerprints has few that are equal: where it has many, it pays to look for them."""
+        sample = self.gates[:: max(1, len(self) // SAMPLE)]
+        return len(np.unique(sample)) >= MOSTLY_DISTINCT * len(sample)
+
+    def first_of_each(self) -> NDArray[np.int64]:
+        """The numbers of the signatures that equal none before them, ascending."""
+        whole = np.ascontiguousarray(np.vstack([self.gates, self.sketches.T, self.bands]).T)
+        keys = whole.view(np.dtype((np.void, whole.shape[1] * WORD_BYTES))).reshape(-1)
+        return np.sort(np.unique(keys, return_index=True)[1])
 
 
 def verifier_bytes(relation: Relation) -> int:

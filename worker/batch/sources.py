@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from worker import compression
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
 from worker.errors import InputError
-from worker.inputs import HTML_SUFFIXES, WARC_SUFFIXES, open_input
+from worker.inputs import COMPRESSED, HTML_SUFFIXES, WARC_SUFFIXES, open_input
 
 Kind = Literal["pages", "verdicts", "parquet"]
 
@@ -31,6 +31,8 @@ SLICE_BYTES = 64 << 20
 SLICE_ROWS = 1 << 20
 """Of a Parquet file, a slice has at least so many rows if there are, in whole row groups."""
 LONGEST_FIRST_LINE = 1 << 20
+PARQUET = ".parquet"
+IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in (".jsonl", ".ndjson") for packed in ("", *COMPRESSED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Slice:
 
 
 def sources(names: Sequence[str]) -> list[Source]:
-    """The sources that the names mean, in order; a directory of Parquet files is each of its files.
+    """The sources that the names mean, in order; a directory of files is each of its files, by name.
 
     Raises:
         InputError: there is no such file, or it is of no kind that is known.
@@ -65,13 +67,23 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
     path = Path(name)
     if name == "-":
         raise InputError("-: a batch reads files, each of them more than once; for standard input there is `file`")
-    if path.is_dir() and (files := sorted(path.rglob("*.parquet"))):
-        yield from ((str(file), "parquet") for file in files)
-    elif path.suffix.lower() == ".parquet" and path.is_file():
+    if path.is_dir() and (files := _files_in(path)):
+        for file in files:
+            yield from _sources(str(file))
+    elif path.suffix.lower() == PARQUET and path.is_file():
         yield name, "parquet"
     else:
         open_input(name, largest_page=1, spool=False)  # says what is wrong with it
         yield name, "verdicts" if _holds_verdicts(path) else "pages"
+
+
+def _files_in(directory: Path) -> list[Path]:
+    """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML."""
+    for suffixes in ((PARQUET,), IN_DIRECTORIES):
+        found = sorted(file for file in directory.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
+        if found:
+            return found
+    return []
 
 
 def _holds_verdicts(path: Path) -> bool:

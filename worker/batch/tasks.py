@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from simhash.index.interface import Relation
 from worker.batch.blocks import Block, Counted, blocks
-from worker.batch.columns import PAGES, signatures_of
+from worker.batch.columns import PAGES, byte_rows, numbers, signatures_of
 from worker.batch.groups import Groups
 from worker.batch.probing import Tables, build
 from worker.batch.signatures import Signatures, verifier_bytes
@@ -30,7 +31,6 @@ from worker.batch.signing import Signing
 from worker.batch.sources import Slice
 from worker.errors import InputError
 
-KEYS = ("fingerprint", "verifier")
 OF_A_MATCH = ("at", "url", "id", "digest", "seq", "fetched_at", "observation")
 MATCHES = pa.schema(
     [("group", pa.int64()), ("own", pa.int64()), ("distance", pa.uint8()), *(PAGES.field(n) for n in OF_A_MATCH)]
@@ -49,6 +49,7 @@ class Done(NamedTuple):
         rows, written: how many it read and wrote.
         skipped: records of a WARC that are no pages.
         numbered, last_seq: whether its pages have numbers, and the highest.
+        cpu: processor seconds that it took.
         broken: why it cannot be read.
     """
 
@@ -57,6 +58,7 @@ class Done(NamedTuple):
     skipped: int = 0
     numbered: bool = False
     last_seq: int = 0
+    cpu: float = 0.0
     broken: str | None = None
 
 
@@ -83,9 +85,10 @@ def _written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], Non
 
 
 def _answered(work: Callable[[], Done]) -> Done:
-    """An input that is broken is broken for every try: an answer, not a failure."""
+    """What the work told, and its cost. An input that is broken is so for every try: an answer, not a failure."""
+    began = time.process_time()
     try:
-        return work()
+        return work()._replace(cpu=time.process_time() - began)
     except InputError as error:
         return Done(broken=str(error))
 
@@ -113,6 +116,11 @@ class Sign:
                 _check_verifiers(rows, self.relation, piece.source.name)
                 write(rows)
         return Done(rows=counted.rows, written=counted.rows, skipped=counted.skipped)
+
+
+def _compared(relation: Relation) -> list[str]:
+    """The columns that the relation compares."""
+    return ["fingerprint", "verifier"] if verifier_bytes(relation) else ["fingerprint"]
 
 
 def _check_verifiers(rows: pa.Table, relation: Relation, name: str) -> None:
@@ -190,8 +198,9 @@ class Scan:
     def _done(self, number: int, piece: Slice) -> Done:
         counted, numbered, last_seq, found = Counted(), False, 0, [MATCHES.empty_table()]
         for block in blocks(piece, self.signing, counted):
-            _check_verifiers(block.columns(KEYS), self.relation, piece.source.name)
-            for matches in _matches_in(block, self.new.value, self.relation):
+            keys = block.columns(_compared(self.relation))
+            _check_verifiers(keys, self.relation, piece.source.name)
+            for matches in _matches_in(block, keys, self.new.value, self.relation):
                 found = [oldest([*found, matches])]
             if "seq" in block.names:
                 numbered = True
@@ -211,13 +220,18 @@ def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.T
     return table.filter(pa.array(first))
 
 
-def _matches_in(block: Block, new: NewPages, relation: Relation) -> Iterator[pa.Table]:
-    keys = block.columns(KEYS)
+def _matches_in(block: Block, keys: pa.Table, new: NewPages, relation: Relation) -> Iterator[pa.Table]:
     stands = _representatives(block)
-    signed = np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"])))
-    whole = keys if len(signed) == len(block.at) else keys.take(pa.array(signed))
-    for pairs in new.tables.matches(signatures_of(whole, relation)):
-        yield _rows(block, signed[pairs.probes], group=pairs.entries, distance=pairs.distances)
+    signed = _by_age(block, np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"]))))
+    signatures = signatures_of(_rows_of(keys, signed), relation)
+    if not signatures.mostly_distinct():
+        # Equal ones match the same, and only the oldest match counts: a crawler's trap is one probe.
+        first = signatures.first_of_each()
+        signed, signatures = signed[first], signatures.take(first)
+    found = list(new.tables.matches(signatures))
+    if found:
+        probes, groups, distances = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        yield _rows(block, signed[probes], group=groups, distance=distances)
     unsigned = np.flatnonzero(stands & np.asarray(pc.is_null(keys["fingerprint"])))
     if len(unsigned) and len(new.digests):
         yield from _same_digests(block, unsigned, new)
@@ -235,8 +249,22 @@ def _representatives(block: Block) -> NDArray[np.bool_]:
     return stands
 
 
+def _rows_of(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Those rows; no copy where it is all of them."""
+    whole = len(rows) == table.num_rows and bool((rows == np.arange(len(rows))).all())
+    return table if whole else table.take(pa.array(rows))
+
+
+def _by_age(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows, the oldest first: by number where they have one; else as they come."""
+    if "seq" not in block.names or not len(rows):
+        return rows
+    age = numbers(block.columns(["seq"], rows)["seq"], np.int64)
+    return rows if (age[1:] >= age[:-1]).all() else rows[np.argsort(age, kind="stable")]
+
+
 def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Iterator[pa.Table]:
-    digests = block.columns(["digest"])["digest"].take(pa.array(rows))
+    digests = block.columns(["digest"], rows)["digest"]
     at = pc.index_in(digests, value_set=new.digests)
     hit = np.flatnonzero(np.asarray(pc.is_valid(at)))
     if len(hit):
@@ -245,11 +273,10 @@ def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Itera
 
 
 def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages) -> Iterator[pa.Table]:
-    column = block.columns(["observation"])["observation"]
-    rows = np.flatnonzero(stands & np.asarray(pc.is_valid(column)))
-    own = np.array(column.take(pa.array(rows)).to_pylist(), dtype="S16")
-    if not len(own) or not len(new.observations):
+    rows = np.flatnonzero(stands)
+    if not len(rows) or not len(new.observations):
         return
+    own = byte_rows(block.columns(["observation"], rows)["observation"]).view("S16").reshape(-1)
     maybe = np.flatnonzero(new.seen[leading_bits(own.view(np.uint8).reshape(-1, 16))])
     at = np.minimum(np.searchsorted(new.observations, own[maybe]), len(new.observations) - 1)
     same = new.observations[at] == own[maybe]
@@ -267,7 +294,8 @@ def _rows(
     """Matches with all that is told of the existing page."""
     count = len(rows)
     least = np.full(count, -1, np.int64)
-    told = block.columns(OF_A_MATCH).take(pa.array(rows))
+    distinct, back = np.unique(rows, return_inverse=True)
+    told = block.columns(OF_A_MATCH, distinct).take(pa.array(back))
     columns = [
         pa.array(least if group is None else group),
         pa.array(least if own is None else own),
@@ -300,7 +328,9 @@ class Pair:
 
     def __call__(self, part: Range) -> Done:
         """Write the pairs whose later group is in the range."""
-        number, low, high = part
+        return _answered(lambda: self._done(*part))
+
+    def _done(self, number: int, low: int, high: int) -> Done:
         tables, is_open = self.tables.value, self.open_groups.value
         signatures: Signatures = self.signatures.value
         later = np.flatnonzero(is_open[low:high]) + low

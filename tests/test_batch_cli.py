@@ -1,0 +1,105 @@
+"""`simhash-dedup batch` as its users meet it, and how it is run on a cluster."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from tests.processes import descendants, wait_until_gone
+from tests.stream import ROOT, json_page, until
+from worker.cli.main import commands
+
+MANIFEST = ROOT / "deploy" / "kubernetes" / "batch.yaml"
+TEXT = "A page about the weather in Köln, which is grey again and will stay so until the evening at least. "
+
+
+@pytest.fixture
+def pages(tmp_path):
+    path = tmp_path / "pages.jsonl"
+    path.write_bytes(b"\n".join(json_page(n, TEXT)[1] for n in range(3)) + b"\njunk\n")
+    return path
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "worker", "batch", *map(str, arguments)]
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        command(*arguments),
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def test_a_batch_says_what_it_does_and_nothing_of_spark(pages, tmp_path):
+    done = run(pages, "--out", tmp_path / "out", "--master", "local[1]", "--summary-json", tmp_path / "summary")
+    assert done.returncode == 0, done.stderr
+    for words in ("signing: 1 tasks", "pages", "duplicates of existing", "out/verdicts.jsonl", "out/rejected.jsonl"):
+        assert words in done.stderr
+    assert "WARN" not in done.stderr
+    assert "py4j" not in done.stderr
+    figures = json.loads((tmp_path / "summary").read_bytes())
+    assert (figures["unique"], figures["duplicates_exact"], figures["rejected"], figures["complete"]) == (1, 2, 1, True)
+
+
+def test_help_teaches():
+    said = CliRunner().invoke(commands, ["batch", "--help"]).output
+    for words in ("--against monday/verdicts.parquet", "--k N", "spark-submit", "Java 17", "[default: 1000000]"):
+        assert words.replace("--k N", "--k INTEGER") in said
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_what_is_not_installed_is_named(pages, tmp_path, missing):
+    (tmp_path / missing).mkdir()
+    (tmp_path / missing / "__init__.py").write_text(f"raise ImportError('no {missing}', name='{missing}')")
+    done = run(pages, "--out", tmp_path / "out", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("simhash-dedup: ")
+    assert "pip install 'simhash-dedup[spark]'" in line
+
+
+def test_a_missing_java_is_named(pages, tmp_path):
+    done = run(pages, "--out", tmp_path / "out", PATH=str(Path(sys.executable).parent), JAVA_HOME="")
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if line.startswith("simhash-dedup: ")] == [
+        "simhash-dedup: Spark needs Java 17 and there is none on the PATH: apt-get install openjdk-17-jre-headless"
+    ]
+
+
+def test_a_stopped_batch_leaves_no_process_and_no_file(pages, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen(command(pages, "--out", out), cwd=ROOT, stderr=subprocess.PIPE)
+    until(lambda: any(out.glob(".batch-*/spark.log")) and descendants(process.pid), "Java under way")
+    children = descendants(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 130
+    wait_until_gone(children)
+    assert list(out.iterdir()) == []
+
+
+def test_the_manifest_follows_the_schema_of_kubernetes():
+    documents = list(YAML(typ="safe").load_all(MANIFEST))
+    assert [each["kind"] for each in documents][-1] == "Job"
+    for document in documents:
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_manifests_command_is_one():
+    (*_, job) = YAML(typ="safe").load_all(MANIFEST)
+    (driver,) = job["spec"]["template"]["spec"]["containers"]
+    assert driver["command"] == ["simhash-dedup", "batch"]
+    context = commands.commands["batch"].make_context("batch", list(driver["args"]))
+    assert context.params["against"] == ("/crawl/archive",)
