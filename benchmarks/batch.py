@@ -49,7 +49,8 @@ class Sizes:
 
     Attributes:
         new: fingerprints in the batches.
-        existing: how many they are compared with, rising; the first also with other numbers of new ones, `others`.
+        existing: how many they are compared with, rising; the first also with `fewer` new ones.
+        others: other numbers of new ones for the tables alone.
         probes: fingerprints looked up by the tables alone.
         whole: of both sides, where every pair is compared and a peer is asked.
         runs: of everything but the batches.
@@ -57,13 +58,14 @@ class Sizes:
 
     new: int = 1_000_000
     existing: tuple[int, ...] = (10_000_000,)
+    fewer: int = 100_000
     others: tuple[int, ...] = (100_000, 4_000_000)
-    probes: int = 1_000_000
+    probes: int = 500_000
     whole: int = 100_000
-    runs: int = 3
+    runs: int = 2
 
 
-QUICK = Sizes(new=20_000, existing=(100_000,), others=(5_000,), probes=50_000, whole=5_000, runs=2)
+QUICK = Sizes(new=20_000, existing=(100_000,), fewer=5_000, others=(5_000,), probes=50_000, whole=5_000, runs=2)
 FULL = Sizes(existing=(10_000_000, 100_000_000))
 
 
@@ -217,12 +219,12 @@ def _batches(report: Report, sizes: Sizes, directory: Path, engine: Engine) -> d
     """Batches of all sizes; the scan's rates by how many exist, with `sizes.new` new ones."""
     report.progress(f"Spark on {engine.cores} cores")
     random = np.random.default_rng(4)
-    new = _random(random, max(sizes.new, *sizes.others))
+    new = _random(random, sizes.new)
     rates = {}
     for count in sizes.existing:
         existing = directory / f"existing-{count}.parquet"
         _write(existing, random, count, new)
-        for wanted in (sizes.new, *(sizes.others if count == sizes.existing[0] else ())):
+        for wanted in (sizes.new, *([sizes.fewer] if count == sizes.existing[0] else [])):
             given = directory / f"new-{wanted}.parquet"
             pq.write_table(pa.table({"fingerprint": new[:wanted]}), given, row_group_size=ROW_GROUP)
             done = _batch(engine, given, existing, directory / "out")

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -14,17 +15,23 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 
+from simhash.compressed import Batch, Effort, Holding, Plan, build
+from simhash.compressed import keys as arrays
+from simhash.compressed.reading import verifier_bytes
+from simhash.index import Entry, Record, Relation
+from simhash.tables import design
 from tests.conftest import SAMPLE
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.batch import job, tasks
 from worker.batch.engine import Engine, EngineSettings, Stopped, TaskFailed
 from worker.batch.job import run_batch, scratch_in
-from worker.batch.launch import batch_of
+from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
 from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 from worker.settings import load
+from worker.stores import configured_profile
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
@@ -245,6 +252,67 @@ def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
     for new, existing in ((bare, []), (page, [bare])):
         with pytest.raises(InputError, match=r"bare\.parquet has fingerprints without a verifier of 28 bytes.*--k N"):
             batch(new, existing=existing)
+
+
+# Compressed tables ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What tables are built from: all of it at once."""
+
+    batch: Batch
+
+    def batches(self, skip):
+        if not skip:
+            yield self.batch
+
+
+def stored(verdict):
+    """The unique page of a verdict as an index keeps it."""
+    fingerprint = verdict["fingerprint"] and int(verdict["fingerprint"], 16)
+    verifier = verdict["verifier"] and int(verdict["verifier"], 16)
+    own, seq = bytes.fromhex(verdict["observation"]), verdict["seq"]
+    page = Entry(
+        own, None, fingerprint, verifier, verdict["digest"], *(verdict[n] for n in ("url", "id", "fetched_at"))
+    )
+    return fingerprint, Record.of(page, seq, 0)
+
+
+def tables(out, batch, relation, recipe=None):
+    holding = Holding(64, recipe is not None, verifier_bytes(relation), relation.bands)
+    effort = Effort(memory=1 << 20, threads=1, block_keys=8)
+    build(out, Stored(batch), Plan(recipe, holding, lambda _: relation, "job"), effort, lambda *_: None)
+    return out
+
+
+def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts, monkeypatch):
+    monkeypatch.setattr("worker.batch.sources.SLICE_BLOCKS", 2)
+    rows = [stored(verdict) for verdict in lines(verdicts[0]) if verdict["seq"]]
+    profile = configured_profile(load({}))
+    relation = relation_for(load({}), profile, None)(0)
+    archive = tables(tmp_path / "archive", Batch(len(rows), records=rows), relation, profile.recipe())
+    for new, expected in zip(verdicts[::-1], halves[2][::-1], strict=True):
+        summary = batch(new, existing=[archive])
+        assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected
+    assert summary.existing == len(rows)
+    with pytest.raises(
+        InputError, match=r"archive: holds signatures of profile default/1, and this batch .* segmented/1"
+    ):
+        batch(written(tmp_path / "a.jsonl", PAGES[:2]), existing=[archive], settings={"profile": "segmented"})
+
+
+def test_bare_tables_are_existing_fingerprints(batch, tmp_path):
+    old = near_values(1)
+    new = near_values(2, of=old)
+    values = arrays.from_ints(old.tolist(), 64)
+    archive = tables(tmp_path / "archive", Batch(len(old), values), Relation(design("10"), 3, None))
+    summary = batch(fingerprints(tmp_path / "new.parquet", new), existing=[archive], k=3)
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    near = [answer is not None and answer[0] == "old" for answer in greedily(new, old, 3)]
+    assert [v["match"] is not None and v["match"]["seq"] <= FINGERPRINTS for v in found] == near
+    assert summary.duplicates_of_existing == sum(near)
+    assert summary.existing == FINGERPRINTS
 
 
 # Clusters ----------------------------------------------------------------------------------------------------------

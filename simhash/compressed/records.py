@@ -185,13 +185,13 @@ class RecordFile:
             found.append([body for block in blocks for body in _under(key, block)])
         return found
 
-    def scan(self) -> Iterator[Body]:
-        """All bodies under their keys, ascending.
+    def scan(self, first: int = 0, last: int | None = None) -> Iterator[Body]:
+        """All bodies under their keys, ascending; those of the blocks from `first` and before `last`.
 
         Raises:
             TableCorrupt: a block is damaged; the message names it.
         """
-        for number in range(self.file.header.blocks):
+        for number in range(first, self.file.header.blocks if last is None else last):
             block = self._block(number)
             yield from map(Body, block.keys, block.bodies)
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -23,13 +24,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from worker import compression
-from worker.batch.columns import PAGES, SOURCE, place, row_of_verdict, table_of
+from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
+from worker.batch.columns import PAGES, place, row_of_verdict, table_of
+from worker.batch.made import Made
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.sources import Slice, footer, is_compressed
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.inputs import open_input
-from worker.page import observation
 from worker.records import Page, RawRecord, Source
 from worker.verdict import Verdict, decode
 
@@ -38,15 +40,13 @@ Rows = NDArray[np.int64]
 
 VERDICT_ROWS = 1 << 14
 """Lines of verdicts in a block."""
+ARCHIVE_BLOCKS = 256
+"""Blocks of compressed tables read at once: of 64 records or 512 fingerprints each."""
 PAGE_ROWS = 256
 """Pages of a Parquet file read at once."""
 OF_A_PAGE = frozenset(PAGES.names) - {"seq"}
 OF_A_VERDICT = frozenset(PAGES.names)
 CONTENTS = ("html", "text", "html_base64")
-BARE = "fingerprint:"
-"""What stands for the URL of a fingerprint that has none, before its 16 hexadecimal digits."""
-NO_TEXT = "none:"
-"""What stands for the digest of a text that is not known, before the observation: equal to no other."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,13 @@ def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     if part.source.kind == "verdicts":
-        return _verdicts(part)
+        return _verdicts(part, signing.label)
+    if part.source.kind == "tables":
+        return _tables(part, signing)
     if part.source.kind == "parquet":
         names = set(footer(Path(part.source.name)).schema.to_arrow_schema().names)
         if "fingerprint" in names:
-            return _signatures(part)
+            return _signatures(part, signing.label)
         if "url" in names and names & set(CONTENTS):
             return _pages_in_parquet(part, signing, names)
         raise InputError(f"has neither a column fingerprint nor url with one of {', '.join(CONTENTS)}")
@@ -117,6 +119,31 @@ def _whole(table: pa.Table, names: frozenset[str]) -> Block:
         return found if rows is None else found.take(pa.array(rows))
 
     return Block(np.asarray(table["at"].to_numpy(), np.int64), names, read)
+
+
+def _check_profile(given: object, label: str) -> None:
+    """Fingerprints of two recipes cannot be compared."""
+    if given != label:
+        raise InputError(
+            f"holds signatures of profile {given}, and this batch compares those of {label}: give --profile"
+        )
+
+
+def _tables(part: Slice, signing: Signing) -> Iterator[Block]:
+    archive = Archive(Path(part.source.name))
+    _check_profile(archive.profile or signing.label, signing.label)
+    number = part.source.number
+    for low in range(part.first, part.last, ARCHIVE_BLOCKS):
+        high = min(part.last, low + ARCHIVE_BLOCKS)
+        if archive.is_bare:
+            made = archive.fingerprints(number, low, high)
+            yield Block(made.at, OF_A_BARE_SET, partial(_columns_of, made))
+        else:
+            yield _whole(archive.records(number, low, high), OF_A_RECORD)
+
+
+def _columns_of(made: Made, names: Sequence[str], rows: Rows | None) -> pa.Table:
+    return (made if rows is None else made.take(rows)).columns(names)
 
 
 # Pages -----------------------------------------------------------------------------------------------------------
@@ -180,20 +207,22 @@ def _rows_before(file: pq.ParquetFile, group: int) -> int:
 # Verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(part: Slice) -> Iterator[Block]:
+def _verdicts(part: Slice, label: str) -> Iterator[Block]:
     """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
     path = Path(part.source.name)
     with path.open("rb", buffering=0) as file, decompressed(file) as content:
         lines = _all_lines(content) if is_compressed(path) else _lines_in(content, part.first, part.last)
         while batch := list(islice(lines, VERDICT_ROWS)):
             number = part.source.number
-            rows = [row_of_verdict(place(number, offset), _verdict(line, offset)) for offset, line in batch]
+            rows = [row_of_verdict(place(number, offset), _verdict(line, offset, label)) for offset, line in batch]
             yield _whole(table_of(rows), OF_A_VERDICT)
 
 
-def _verdict(line: bytes, offset: int) -> Verdict:
+def _verdict(line: bytes, offset: int, label: str) -> Verdict:
     try:
-        return decode(line)
+        verdict = decode(line)
+        _check_profile(verdict.profile, label)
+        return verdict
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"the line at byte {offset:,} is no verdict: {error}") from error
 
@@ -221,95 +250,33 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
 # Signatures in Parquet -------------------------------------------------------------------------------------------
 
 
-def _signatures(part: Slice) -> Iterator[Block]:
+def _signatures(part: Slice, label: str) -> Iterator[Block]:
     file = pq.ParquetFile(part.source.name)
     topic = _topic_of_footer(Path(part.source.name))
     position = _rows_before(file, part.first)
     names = frozenset(file.schema_arrow.names)
     for group in range(part.first, part.last):
-        rows = file.metadata.row_group(group).num_rows
-        at = np.arange(position, position + rows) + place(part.source.number, 0)
-        yield Block(at, names, _RowGroup(file, group, at, position, topic))
-        position += rows
+        offsets = np.arange(position, position + file.metadata.row_group(group).num_rows)
+        at = offsets + place(part.source.number, 0)
+        if "profile" in names:
+            for profile in pc.unique(file.read_row_group(group, ["profile"])["profile"]).to_pylist():
+                _check_profile(profile, label)
+        yield Block(at, names, _RowGroup(file, group, at, offsets, topic))
+        position += len(at)
 
 
 @dataclass(frozen=True)
 class _RowGroup:
-    """Reads columns of one row group, as `PAGES` has them; what the file has not is made up for the rows asked for."""
+    """Reads columns of one row group; what the file has not is made up for the rows asked for."""
 
     file: pq.ParquetFile
     group: int
-    at: NDArray[np.int64]
-    position: int
+    at: Rows
+    offsets: Rows
     topic: str
 
     def __call__(self, names: Sequence[str], rows: Rows | None) -> pa.Table:
         known = set(self.file.schema_arrow.names)
         wanted = {*names, "fingerprint", "observation"} if set(names) - known else set(names)
         read = self.file.read_row_group(self.group, sorted(wanted & known))
-        read = read if rows is None else read.take(pa.array(rows))
-        made = _Made(read, np.arange(len(self.at)) if rows is None else rows, self)
-        fields = [PAGES.field(name) for name in names]
-        return pa.table([made.column(field) for field in fields], schema=pa.schema(fields))
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Columns of some rows of a row group: read, or made up."""
-
-    read: pa.Table
-    rows: Rows
-    group: _RowGroup
-
-    def column(self, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-        """One column."""
-        if field.name in self.read.column_names:
-            return _as_field(self.read[field.name], field)
-        made = getattr(self, f"_{field.name}", None)
-        return made() if made else pa.nulls(len(self.rows), field.type)
-
-    def _gates(self) -> list[int]:
-        gates: list[int] = self.column(PAGES.field("fingerprint")).to_pylist()
-        return gates
-
-    def _at(self) -> pa.Array:
-        return pa.array(self.group.at[self.rows])
-
-    def _url(self) -> pa.Array:
-        return pa.array([f"{BARE}{gate:016x}" for gate in self._gates()], pa.string())
-
-    def _features(self) -> pa.Array:
-        return pa.array(np.zeros(len(self.rows), np.int64))
-
-    def _observation(self) -> pa.Array:
-        topic, offsets = self.group.topic, (self.rows + self.group.position).tolist()
-        named = zip(offsets, self._gates(), strict=True)
-        made = (observation(Source(topic, 0, offset, None), None, gate.to_bytes(8)) for offset, gate in named)
-        return pa.array(list(made), pa.binary())
-
-    def _digest(self) -> pa.Array:
-        observations = self.column(PAGES.field("observation")).to_pylist()
-        return pa.array([NO_TEXT + own.hex() for own in observations], pa.string())
-
-    def _source(self) -> pa.Array:
-        count = len(self.rows)
-        return pa.StructArray.from_arrays(
-            [
-                pa.array([self.group.topic] * count, pa.string()),
-                pa.array(np.zeros(count, np.int64)),
-                pa.array(self.rows + self.group.position),
-                pa.nulls(count, pa.int64()),
-            ],
-            fields=list(SOURCE),
-        )
-
-
-def _as_field(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """A column in its type: signed words that other programs write for unsigned ones, hexadecimal for bytes."""
-    if field.type == pa.uint64() and pa.types.is_signed_integer(column.type):
-        return pa.chunked_array([chunk.view(pa.uint64()) for chunk in pc.cast(column, pa.int64()).chunks], pa.uint64())
-    if pa.types.is_string(column.type) and field.type == pa.uint64():
-        return pa.chunked_array([[None if v is None else int(v, 16) for v in column.to_pylist()]], pa.uint64())
-    if pa.types.is_string(column.type) and field.type == pa.binary():
-        return pa.chunked_array([[None if v is None else bytes.fromhex(v) for v in column.to_pylist()]], pa.binary())
-    return pc.cast(column, field.type)
+        return _columns_of(Made(read, self.at, self.offsets, self.topic), names, rows)

@@ -74,7 +74,7 @@ class Engine:
             raise SettingsError(
                 f"Spark for Python is not installed ({error}): pip install 'simhash-dedup[spark]'"
             ) from error
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say comes as an exception too
+        _silence_py4j()
         given = SparkConf(loadDefaults=False).setAll(list(_given(settings).items()))
         with settings.log.open("wb") as log:
             try:
@@ -183,6 +183,16 @@ class _Stage(threading.Thread):
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.name)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
         return sum(stage.numCompletedTasks for stage in stages if stage)
+
+
+def _silence_py4j() -> None:
+    """What it has to say comes as an exception too. It logs some of it as itself and some as nobody."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_py4js)
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
 
 
 def _given(settings: EngineSettings) -> dict[str, str]:

@@ -16,7 +16,7 @@ from worker.batch.signing import Signing
 from worker.batch.sources import sources
 from worker.consumer import recipe
 from worker.designs import design_for
-from worker.errors import SettingsError
+from worker.errors import InputError, SettingsError
 from worker.settings import Settings
 from worker.stores import configured_design, configured_profile
 
@@ -57,6 +57,8 @@ def batch_of(request: Request) -> Batch:
     verifier_bytes = (profile.verifier_bits + BAND_BITS * profile.bands) // 8
     signing = Signing(recipe(settings, profile), settings.page_deadline, verifier_bytes)
     new, existing = sources(request.new), sources(request.existing)
+    if tables := [source.name for source in new if source.kind == "tables"]:
+        raise InputError(f"{tables[0]} holds tables of what exists: give it with --against")
     return Batch(new, existing, request.out, profile, signing, relate, request.clusters)
 
 

@@ -42,6 +42,11 @@ class Signing:
     verifier_bytes: int
     run_records: int = 256
 
+    @property
+    def label(self) -> str:
+        """The profile, as verdicts name it."""
+        return f"{self.recipe.profile.name}/{self.recipe.profile.version}"
+
 
 def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) -> Iterator[pa.Table]:
     """The records as rows, in order, some at a time; what cannot be judged as a rejection in its place."""

@@ -17,12 +17,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from simhash.compressed.manifest import NAME as TABLES
 from worker import compression
+from worker.batch.archive import Archive
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
 from worker.errors import InputError
 from worker.inputs import COMPRESSED, HTML_SUFFIXES, WARC_SUFFIXES, open_input
 
-Kind = Literal["pages", "verdicts", "parquet"]
+Kind = Literal["pages", "verdicts", "parquet", "tables"]
 
 MAX_SHARES = 8
 """Slices of one file of pages: beyond these, reading it so many times over would cost more than it spreads."""
@@ -31,6 +33,8 @@ SLICE_BYTES = 64 << 20
 SLICE_ROWS = 1 << 20
 """Of a Parquet file, a slice has at least so many rows if there are, in whole row groups."""
 LONGEST_FIRST_LINE = 1 << 20
+SLICE_BLOCKS = 1 << 12
+"""Of compressed tables, a slice: a quarter of a million records."""
 PARQUET = ".parquet"
 IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in (".jsonl", ".ndjson") for packed in ("", *COMPRESSED)))
 
@@ -46,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a source: share `first` of `last` (pages), bytes from `first` to `last` (verdicts), row groups."""
+    """A part of a source: share `first` of `last` (pages), or bytes, row groups or blocks from `first` to `last`."""
 
     source: Source
     first: int
@@ -67,7 +71,9 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
     path = Path(name)
     if name == "-":
         raise InputError("-: a batch reads files, each of them more than once; for standard input there is `file`")
-    if path.is_dir() and (files := _files_in(path)):
+    if (path / TABLES).is_file():
+        yield name, "tables"
+    elif path.is_dir() and (files := _files_in(path)):
         for file in files:
             yield from _sources(str(file))
     elif path.suffix.lower() == PARQUET and path.is_file():
@@ -125,6 +131,10 @@ def _slices(source: Source, wanted: int) -> Iterator[Slice]:
     path = Path(source.name)
     if source.kind == "parquet":
         yield from (Slice(source, low, high) for low, high in _row_groups(path, wanted))
+    elif source.kind == "tables":
+        blocks = Archive(path).blocks
+        step = max(1, min(SLICE_BLOCKS, -(-blocks // wanted)))
+        yield from (Slice(source, low, min(blocks, low + step)) for low in range(0, blocks, step))
     elif source.kind == "verdicts" and not is_compressed(path):
         size = path.stat().st_size
         step = max(1, min(SLICE_BYTES, -(-size // wanted)))

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from simhash.index.interface import Relation
+from simhash.errors import SimhashError
+from simhash.index.interface import STORED_BYTES, Relation
 from worker.batch.blocks import Block, Counted, blocks
 from worker.batch.columns import PAGES, byte_rows, numbers, signatures_of
 from worker.batch.groups import Groups
@@ -40,6 +41,7 @@ that page's number, and `group` is -1."""
 PAIRS = pa.schema([("later", pa.uint32()), ("earlier", pa.uint32()), ("distance", pa.uint8())])
 """Two groups of new pages that match, the later one by first appearance first; sorted."""
 OBSERVATION_BITS = 24
+KEPT_OBSERVATION = np.dtype(f">u{STORED_BYTES}")
 
 
 class Done(NamedTuple):
@@ -89,7 +91,7 @@ def _answered(work: Callable[[], Done]) -> Done:
     began = time.process_time()
     try:
         return work()._replace(cpu=time.process_time() - began)
-    except InputError as error:
+    except (InputError, SimhashError) as error:
         return Done(broken=str(error))
 
 
@@ -147,30 +149,31 @@ class NewPages:
     Attributes:
         tables: over the groups that have a fingerprint.
         digests: those of groups without one, and their groups' numbers, shape (n,).
-        observations: sorted, shape (n,) of 16 bytes; and the page's number of each.
+        observations: as much of them as records keep, sorted, shape (n,); and the page's number of each.
         seen: whether an observation begins with these `OBSERVATION_BITS` bits.
     """
 
     tables: Tables
     digests: pa.Array
     digest_groups: NDArray[np.int64]
-    observations: NDArray[np.bytes_]
+    observations: NDArray[np.uint64]
     observers: NDArray[np.int64]
     seen: NDArray[np.bool_]
 
 
-def leading_bits(observations: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The first `OBSERVATION_BITS` bits of observations, shape (n, 16), as numbers."""
-    first = np.ascontiguousarray(observations[:, :4]).view(">u4").reshape(-1)
-    return (first >> (32 - OBSERVATION_BITS)).astype(np.int64)
+def _leading_bits(observations: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The first `OBSERVATION_BITS` bits of observations, shape (n,), as numbers."""
+    return (observations >> np.uint64(8 * STORED_BYTES - OBSERVATION_BITS)).astype(np.int64)
 
 
 def new_pages(groups: Groups, relation: Relation, low: int, high: int) -> NewPages:
     """What is broadcast of the new pages: of the groups with a signature, those from `low` and before `high`."""
-    order = np.argsort(groups.observations, kind="stable")
-    observations = groups.observations[order]
+    kept = np.ascontiguousarray(groups.observations.view(np.uint8).reshape(-1, 16)[:, :STORED_BYTES])
+    whole = kept.view(KEPT_OBSERVATION).reshape(-1)
+    order = np.argsort(whole, kind="stable")
+    observations = whole[order]
     seen = np.zeros(1 << OBSERVATION_BITS, bool)
-    seen[leading_bits(observations.view(np.uint8).reshape(-1, 16))] = True
+    seen[_leading_bits(observations)] = True
     return NewPages(
         build(relation, groups.signatures.take(slice(low, high)), low),
         groups.digests,
@@ -276,8 +279,9 @@ def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages) -
     rows = np.flatnonzero(stands)
     if not len(rows) or not len(new.observations):
         return
-    own = byte_rows(block.columns(["observation"], rows)["observation"]).view("S16").reshape(-1)
-    maybe = np.flatnonzero(new.seen[leading_bits(own.view(np.uint8).reshape(-1, 16))])
+    read = byte_rows(block.columns(["observation"], rows)["observation"])
+    own = np.ascontiguousarray(read[:, :STORED_BYTES]).view(KEPT_OBSERVATION).reshape(-1)
+    maybe = np.flatnonzero(new.seen[_leading_bits(own)])
     at = np.minimum(np.searchsorted(new.observations, own[maybe]), len(new.observations) - 1)
     same = new.observations[at] == own[maybe]
     if same.any():
