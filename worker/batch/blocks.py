@@ -29,6 +29,7 @@ from worker.batch.columns import PAGES, place, row_of_verdict, table_of
 from worker.batch.made import Made
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.sources import Slice, footer, is_compressed
+from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.inputs import open_input
@@ -82,7 +83,7 @@ def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     Raises:
         InputError: it cannot be read to its end.
     """
-    with _reading(part.source.name):
+    with _reading(part.source):
         for block in _blocks(part, signing, counted):
             counted.rows += len(block.at)
             yield block
@@ -94,7 +95,7 @@ def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     if part.source.kind == "tables":
         return _tables(part, signing)
     if part.source.kind == "parquet":
-        names = set(footer(Path(part.source.name)).schema.to_arrow_schema().names)
+        names = set(footer(part.source.path).schema.to_arrow_schema().names)
         if "fingerprint" in names:
             return _signatures(part, signing.label)
         if "url" in names and names & set(CONTENTS):
@@ -104,13 +105,13 @@ def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _reading(source: Input) -> Iterator[None]:
     """Say of which input a read failed."""
     try:
         yield
     except (*compression.ERRORS, pa.ArrowException, InputError) as error:
         text = str(getattr(error, "strerror", None) or error)
-        raise InputError(text if text.startswith(name) else f"{name}: {text}") from error
+        raise InputError(f"{source.name}: {text.removeprefix(f'{source.path}: ')}") from error
 
 
 def _whole(table: pa.Table, names: frozenset[str]) -> Block:
@@ -130,7 +131,7 @@ def _check_profile(given: object, label: str) -> None:
 
 
 def _tables(part: Slice, signing: Signing) -> Iterator[Block]:
-    archive = Archive(Path(part.source.name))
+    archive = Archive(part.source.path)
     _check_profile(archive.profile or signing.label, signing.label)
     number = part.source.number
     for low in range(part.first, part.last, ARCHIVE_BLOCKS):
@@ -150,7 +151,7 @@ def _columns_of(made: Made, names: Sequence[str], rows: Rows | None) -> pa.Table
 
 
 def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
-    opened = open_input(part.source.name, signing.recipe.limits.page, spool=False)
+    opened = open_input(str(part.source.path), signing.recipe.limits.page, spool=False)
     own = (
         (position, record)
         for position, record in enumerate(opened.records())
@@ -162,7 +163,7 @@ def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 
 def _pages_in_parquet(part: Slice, signing: Signing, names: set[str]) -> Iterator[Block]:
-    path = Path(part.source.name)
+    path = part.source.path
     file = pq.ParquetFile(path)
     topic = _topic_of_footer(path)
     wanted = sorted(names & {"url", "id", "fetched_at", "charset", "content_type", *CONTENTS})
@@ -209,7 +210,7 @@ def _rows_before(file: pq.ParquetFile, group: int) -> int:
 
 def _verdicts(part: Slice, label: str) -> Iterator[Block]:
     """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
-    path = Path(part.source.name)
+    path = part.source.path
     with path.open("rb", buffering=0) as file, decompressed(file) as content:
         lines = _all_lines(content) if is_compressed(path) else _lines_in(content, part.first, part.last)
         while batch := list(islice(lines, VERDICT_ROWS)):
@@ -251,8 +252,8 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
 
 
 def _signatures(part: Slice, label: str) -> Iterator[Block]:
-    file = pq.ParquetFile(part.source.name)
-    topic = _topic_of_footer(Path(part.source.name))
+    file = pq.ParquetFile(part.source.path)
+    topic = _topic_of_footer(part.source.path)
     position = _rows_before(file, part.first)
     names = frozenset(file.schema_arrow.names)
     for group in range(part.first, part.last):

@@ -41,11 +41,17 @@ IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in (".jsonl", ".ndj
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, or one directory of HTML, and its place among all inputs of its side."""
+    """One file, or one directory of HTML or of tables, and its place among all inputs of its side; named as given."""
 
     number: int
     name: str
     kind: Kind
+    directory: Path = Path()
+
+    @property
+    def path(self) -> Path:
+        """Where every machine finds it."""
+        return self.directory / self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ def sources(names: Sequence[str]) -> list[Source]:
         InputError: there is no such file, or it is of no kind that is known.
     """
     found = [(name, kind) for given in names for name, kind in _sources(given)]
-    return [Source(number, name, kind) for number, (name, kind) in enumerate(found)]
+    here = Path.cwd()  # a task may run in another
+    return [Source(number, name, kind, here) for number, (name, kind) in enumerate(found)]
 
 
 def _sources(name: str) -> Iterator[tuple[str, Kind]]:
@@ -86,10 +93,15 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
 def _files_in(directory: Path) -> list[Path]:
     """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML."""
     for suffixes in ((PARQUET,), IN_DIRECTORIES):
-        found = sorted(file for file in directory.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
+        found = sorted(file for file in directory.rglob("*") if _is_input(file, directory, suffixes))
         if found:
             return found
     return []
+
+
+def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
+    return not hidden and file.name.lower().endswith(suffixes) and file.is_file()
 
 
 def _holds_verdicts(path: Path) -> bool:
@@ -128,7 +140,7 @@ def slices(found: Sequence[Source], tasks: int) -> list[Slice]:
 
 
 def _slices(source: Source, wanted: int) -> Iterator[Slice]:
-    path = Path(source.name)
+    path = source.path
     if source.kind == "parquet":
         yield from (Slice(source, low, high) for low, high in _row_groups(path, wanted))
     elif source.kind == "tables":

@@ -88,6 +88,8 @@ def batch(
         _write(summary_json, summary)
     show(summary, console, {"existing": summary.existing, "duplicates of existing": summary.duplicates_of_existing})
     say(f"verdicts: {out / 'verdicts.jsonl'}", console)
+    if clusters:
+        say(f"clusters: {out / 'clusters.jsonl'}", console)
     if summary.rejected:
         say(f"rejected: {out / 'rejected.jsonl'}", console)
 
