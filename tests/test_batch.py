@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -347,14 +348,14 @@ def failing(work, marker: Path, after):
 
 
 @pytest.mark.parametrize("after", [True, False])
-@pytest.mark.parametrize("stage", ["Sign", "Scan", "Pair"])
-def test_a_task_that_fails_once_is_tried_again_without_doubling(
-    batch, tmp_path, halves, verdicts, monkeypatch, stage, after
-):
-    whole = getattr(tasks, stage)
-    monkeypatch.setattr(job, stage, lambda *given: failing(whole(*given), tmp_path / "failed", after))
+def test_a_task_that_fails_once_is_tried_again_without_doubling(batch, tmp_path, halves, verdicts, monkeypatch, after):
+    markers = {stage: tmp_path / f"failed-{stage}" for stage in ("Sign", "Scan", "Pair")}
+    for stage, marker in markers.items():
+        whole = getattr(tasks, stage)
+        once = partial(lambda whole, marker, *given: failing(whole(*given), marker, after), whole, marker)
+        monkeypatch.setattr(job, stage, once)
     batch(verdicts[1], existing=verdicts[:1])
-    assert (tmp_path / "failed").exists()
+    assert all(marker.exists() for marker in markers.values())
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
 
 

@@ -91,6 +91,7 @@ class Engine:
         except (Py4JError, PySparkException) as error:
             self._end_java()
             raise SettingsError(f"Spark does not start at {master}: {_first_line(error)}") from error
+        self._context.setLogLevel("WARN")  # below spark-submit its log is ours
         if master.startswith("local") and self._context.pythonExec == "python3":
             self._context.pythonExec = sys.executable
         self._failures = (Py4JError, PySparkException)
@@ -121,6 +122,8 @@ class Engine:
             TaskFailed: a task failed every time.
             Stopped: `stopping` was set before the end.
         """
+        if stopping.is_set():
+            raise Stopped
         if not tasks:
             return []
         self._stages += 1

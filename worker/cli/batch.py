@@ -75,7 +75,7 @@ def batch(
       simhash-dedup batch monday.jsonl.zst --out monday/
       simhash-dedup batch tuesday/*.warc.gz --against monday/verdicts.parquet --out tuesday/
       simhash-dedup batch fingerprints.parquet --against archive/ --k 3 --out found/
-      spark-submit --master k8s://… worker/__main__.py batch …       # see docs/batch.md
+      spark-submit --master spark://… deploy/spark/submit.py batch …   # see docs/batch.md
 
     The verdicts are those of `simhash-dedup file` on the same inputs in the same order. Nothing is written unless all
     is done. Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
