@@ -12,7 +12,8 @@ from simhash.compressed import keys as arrays
 from simhash.compressed.keys import WORD, Keys
 from simhash.compressed.tables import TableFile
 
-BLOCKS_AT_ONCE = 2048
+BLOCKS_AT_ONCE = 256
+"""Larger portions leave the cache, and cost a third more a key."""
 PAIRS_AT_ONCE = 1 << 21
 """Pairs of a query and a key compared at a time: a prefix that everybody shares must not take all memory."""
 
@@ -104,9 +105,11 @@ def _portions(first: Places, last: Places) -> Iterator[tuple[Places, Places]]:
     """
     some = np.flatnonzero(first <= last)
     first, last = first[some], last[some]
+    touched = np.cumsum(last - first + 1)
     at = 0
     while at < len(some):
-        end = at + max(1, int(np.searchsorted(np.cumsum(last[at:] - first[at:] + 1), BLOCKS_AT_ONCE, "right")))
+        most = BLOCKS_AT_ONCE + (int(touched[at - 1]) if at else 0)
+        end = max(at + 1, int(np.searchsorted(touched, most, "right")))
         for start in range(int(first[at]), int(last[end - 1]) + 1 if end == at + 1 else 0, BLOCKS_AT_ONCE):
             stop = min(start + BLOCKS_AT_ONCE, int(last[at]) + 1)
             yield np.arange(start, stop), some[at:end]
