@@ -28,6 +28,7 @@ from worker.stores import configured_profile, connected_index
 
 NAME = "cluster"
 BATCH = 100
+START_SECONDS = 60.0
 DOCUMENTS = 1_000_000
 """What the index is laid out for."""
 
@@ -70,7 +71,7 @@ def _measured(report: Report, label: str, url: str, nodes: Sequence[RedisServer]
     name = f"bench{workers}"
     _warmed_up(url, name)
     context = multiprocessing.get_context("spawn")
-    ready, results = context.Barrier(workers + 1), context.Queue()
+    ready, results = context.Barrier(workers + 1, timeout=START_SECONDS), context.Queue()
     arguments = [(url, name, number, sizes.batches, ready, results) for number in range(workers)]
     processes = [context.Process(target=_work, args=each, daemon=True) for each in arguments]
     for process in processes:

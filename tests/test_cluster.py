@@ -11,7 +11,12 @@ import redis
 
 from simhash.errors import IndexBusy, IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.index import Duplicate, Partition, Retention, Unique
-from simhash.index.cluster import ClusterIndex, existing_cluster_index, open_cluster_index
+from simhash.index.cluster import (
+    ClusterIndex,
+    existing_cluster_index,
+    open_cluster_index,
+    translated_on_cluster,
+)
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.cluster.placement import GROUPS, SLOTS, group_tags
 from simhash.index.memory import MemoryIndex
@@ -228,3 +233,8 @@ def test_a_cluster_that_does_not_answer_is_said_to(tmp_path):
 def test_groups_lie_evenly_over_the_slots():
     slots = sorted(redis.crc.key_slot(f"{{{tag}}}".encode()) for tag in group_tags("dedup"))
     assert [slot * GROUPS // SLOTS for slot in slots] == list(range(GROUPS))
+
+
+def test_a_cluster_that_is_down_is_worth_waiting_for():
+    with pytest.raises(IndexUnreachable, match="cannot be used now"), translated_on_cluster():
+        raise redis.exceptions.ClusterDownError("The cluster is down")

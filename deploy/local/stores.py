@@ -7,11 +7,12 @@ for tests of refusals whatever setting the caller wants different.
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local.ports import HOST, free_port
-from deploy.local.processes import Server, ServerError
+from deploy.local.processes import POLL_SECONDS, START_SECONDS, Server, ServerError
 
 SETTINGS = Path(__file__).parents[1] / "redis" / "redis.conf"
 
@@ -116,6 +117,7 @@ def start_cluster(directory: Path, primaries: int = 3, *, dies_with_parent: bool
         for node in nodes:
             node.start()
         _share_slots(nodes)
+        _wait_until_whole(nodes)
     except ServerError:
         for node in nodes:
             node.kill()
@@ -135,6 +137,23 @@ def _share_slots(nodes: list[RedisServer]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ServerError(f"redis: no cluster of {addresses}\n{done.stdout}{done.stderr}")
+
+
+def _wait_until_whole(nodes: list[RedisServer]) -> None:
+    """For a moment after the slots are shared out, nodes still refuse commands."""
+    deadline = time.monotonic() + START_SECONDS
+    for node in nodes:
+        while b"cluster_state:ok" not in _cluster_info(node.port):
+            if time.monotonic() > deadline:
+                raise ServerError(f"redis: {node.address} is in no whole cluster\n{node.log_tail()}")
+            time.sleep(POLL_SECONDS)
+
+
+def _cluster_info(port: int) -> bytes:
+    with socket.create_connection((HOST, port), timeout=5) as connection:
+        connection.sendall(b"CLUSTER INFO\r\n")
+        stream = connection.makefile("rb")
+        return stream.read(int(stream.readline()[1:]))
 
 
 def _ping(port: int) -> bytes:

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import redis
-from redis.exceptions import NoScriptError, RedisClusterException
+from redis.exceptions import AskError, ClusterError, NoScriptError, RedisClusterException, TryAgainError
 
 from simhash.errors import IndexFault, IndexMisconfigured, IndexUnreachable
 from simhash.index.cluster.placement import GROUPS, Operation, Placement
@@ -19,6 +19,8 @@ _FOLDER = resources.files("simhash.index.cluster")
 CLAIMS = _FOLDER.joinpath("claims.lua").read_text(encoding="utf-8")
 GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
 FIRST_KEY = 2
+_PASSING = (ClusterError, TryAgainError, AskError)
+"""A cluster that is being formed, fails over or moves slots: later it answers."""
 _TAKEN_OVER = ("TAKEN", "BARRED")
 
 
@@ -148,6 +150,8 @@ def translated_on_cluster() -> Iterator[None]:
             raise IndexMisconfigured("this Redis is no cluster: name it by a redis:// or rediss:// URL") from error
         raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error}") from error
     except IndexFault as error:
+        if isinstance(error.__cause__, _PASSING):
+            raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error.__cause__}") from error
         if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_TAKEN_OVER):
             raise TakenOver(str(error.__cause__)) from error
         raise
