@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from simhash.index.base import Base, Beside
 from simhash.index.calls import CallSize, Script
 from simhash.index.faults import BaseMoved
 from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
+from simhash.index.inside import Inside, source
 from simhash.index.interface import (
     FORMAT,
     Answer,
@@ -48,8 +48,6 @@ CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
 _PARTS = ("call", "bits", "records", "retention", "judging", "journals", "batch")
-_FOLDER = resources.files("simhash.index").joinpath("script")
-_SCRIPT = "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in _PARTS)
 _json = msgspec.json.Encoder(order="sorted")
 
 
@@ -90,9 +88,10 @@ class RedisIndex:
         self._layout = Layout(name, spec)
         self._safekeeping = Safekeeping(client, self._layout.meta, durability)
         self._client: Any = self._safekeeping.client  # its types say "bytes or str" of every answer; ours are all bytes
+        self._inside = Inside(self._client, self._layout, generation)
         self._retention = retention
         self._clock = clock
-        self._script = Script(self._client, _SCRIPT)
+        self._script = Script(self._client, source(*_PARTS))
         self._fixed: list[object] = [generation, self._layout.for_script(), self._layout.permutations()]
         self._size = CallSize()
         self._beside: Beside | None = None
@@ -101,6 +100,11 @@ class RedisIndex:
     def spec(self) -> IndexSpec:
         """What the index was made with."""
         return self._layout.spec
+
+    @property
+    def inside(self) -> Inside:
+        """For what operators do with an index: see the modules that take it."""
+        return self._inside
 
     def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         """See `Index.check_and_insert`; several calls when the batch is large, each atomic."""

@@ -1,6 +1,6 @@
 -- The batch ------------------------------------------------------------------------------------------------------
 
-local PAGE_WORK = 50   -- a page that meets few candidates takes as long as comparing so many
+local PAGE_WORK = 50   -- a page that meets few candidates, or one that is forgotten, takes as long as comparing so many
 
 local pages, partitions, answers = {}, {}, {}
 local last_page = #ARGV - #asked.decided
@@ -18,13 +18,14 @@ if stale then
   return stale
 end
 for _, partition in ipairs(partitions) do read_journal(partition) end
-expire(asked.expire_budget)
-local work = 0
+expire()
+local work = PAGE_WORK * forgotten
 for i, page in ipairs(pages) do
+  local before = forgotten
   candidates = 0
   page.answer = page.answer or judge(page)
   answers[i] = page.answer
-  work = work + PAGE_WORK + candidates
+  work = work + PAGE_WORK * (1 + forgotten - before) + candidates
   most_candidates = math.max(most_candidates, candidates)
   if work > asked.work and i < #pages then
     call('HSET', KEYS[1], 'cut', asked.name)
@@ -35,4 +36,5 @@ end
 write_log()
 for _, partition in ipairs(partitions) do write_journal(partition) end
 call('HSET', KEYS[1], 'seq', text_of(seq), 'documents', text_of(documents), 'most_candidates', text_of(most_candidates))
+if removed > 0 then call('HINCRBY', KEYS[1], 'removed', removed) end
 return answers

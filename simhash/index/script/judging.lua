@@ -41,7 +41,7 @@ local function consider(fingerprint, key, page_distance, page, bands)
   page.seen[fingerprint] = true
   local field = call('HGET', key, fingerprint)
   for _, record in ipairs(records_in(field)) do
-    if time_of(record) >= oldest_live and (not bands or shares_band(record, bands)) then
+    if is_live(record) and (not bands or shares_band(record, bands)) then
       consider_record(record, page_distance, page)
     end
   end
@@ -151,12 +151,15 @@ local function judge_digest(page)
   local digest = sub(page.argument, page.at, page.at + DIGEST_BYTES - 1)
   local key = sub(page.argument, page.at + DIGEST_BYTES)
   local record = call('HGET', key, digest)
-  if record and time_of(record) >= oldest_live then
+  if record and is_live(record) then
     candidates = 1
     consider_record(record, 0, page)
   end
   local known = verdict()
   if known then return known end
+  if record then   -- it is over, and its place is taken before retention comes to it
+    documents, gaps, removed = documents - 1, gaps + 1, removed + 1
+  end
   call('HSET', key, digest, number_record(digest, page.body))
   return pack('>I4c1I6', candidates, 'u', seq)
 end
@@ -172,7 +175,7 @@ local function judge_decided(page)
   end
   for _, record in ipairs(records_in(call('HGET', key, field))) do
     local own = sub(record, BODY, BODY + OBSERVATION - 1) == sub(page.body, 1, OBSERVATION)
-    if own and time_of(record) >= oldest_live then return pack('>I4c1I6', 1, 'u', seq_of(record)) end
+    if own and is_live(record) then return pack('>I4c1I6', 1, 'u', seq_of(record)) end
   end
   return page.decided
 end

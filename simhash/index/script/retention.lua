@@ -2,6 +2,8 @@
 -- The log's last entry is that of the last seq given, and none is missing: the first one's seq follows from its length.
 
 local DIGEST_BYTES = 17
+local gaps = call('LLEN', layout.log) - documents   -- entries of the log whose record was removed out of turn
+local removed = 0                                   -- records that this call removes out of turn
 
 local function digest_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
 
@@ -34,9 +36,8 @@ local function remove_bands(entry)
   end
 end
 
+-- Take a record out of its hash, and its members where it was the last of its fingerprint.
 local function remove(entry)
-  call('LPOP', layout.log)
-  if not entry.record then return end
   documents = documents - 1
   if entry.has_fingerprint then remove_bands(entry) end
   if #entry.others > 0 then
@@ -44,16 +45,6 @@ local function remove(entry)
   else
     call('HDEL', entry.key, entry.field)
     if entry.has_fingerprint then remove_members(entry.field) end
-  end
-end
-
--- Remove records beyond their age, at most so many.
-local function expire(budget)
-  while oldest_live >= 0 and budget > 0 do
-    local entry = oldest_logged()
-    if not entry or entry.record and time_of(entry.record) >= oldest_live then return end
-    remove(entry)
-    budget = budget - 1
   end
 end
 
@@ -71,12 +62,45 @@ local function number_record(field, body)
   return pack('>I6I6', seq, now) .. body
 end
 
+-- Amortised: a call removes at most so many records for each of its pages, and passes over so many gaps more.
+local GAPS_FOR_A_RECORD = 32
+local budget = asked.expire_budget
+local forgotten = 0   -- records that this call removed
+
+-- Whether the oldest record is to be forgotten.
+local function is_over(record)
+  return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
+end
+
+-- Remove what is beyond its age or the count, oldest first, as far as this call may.
+local function forget_oldest()
+  while budget > 0 do
+    local entry = oldest_logged()
+    if not entry or entry.record and not is_over(entry.record) then return end
+    call('LPOP', layout.log)
+    if entry.record then
+      remove(entry)
+      budget, forgotten = budget - 1, forgotten + 1
+    else
+      gaps = gaps - 1
+      budget = budget - 1 / GAPS_FOR_A_RECORD
+    end
+  end
+end
+
+local function expire()
+  if oldest_live >= 0 or asked.max_documents >= 0 then forget_oldest() end
+end
+
 local function bound_documents()
   if asked.max_documents < 0 or documents <= asked.max_documents then return end
   write_log()
-  while documents > asked.max_documents do
-    local entry = oldest_logged()
-    if not entry then return end
-    remove(entry)
-  end
+  forget_oldest()
+end
+
+-- What retention has not come to yet is passed over all the same. Of the records behind one, `gaps` at most are
+-- missing: so many newer ones are there for certain.
+local function is_live(record)
+  if time_of(record) < oldest_live then return false end
+  return asked.max_documents < 0 or seq - seq_of(record) - gaps < asked.max_documents
 end
