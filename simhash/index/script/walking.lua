@@ -3,12 +3,12 @@
 --
 -- ARGV[5]  the seq to begin at; the log's first when that is later
 -- ARGV[6]  how many entries at most
--- Returns documents, seq, number of records ever removed out of turn, the seq begun at; then for each entry what is
--- logged ('': a gap) and the field of that name ('': there is none).
+-- Returns documents, seq, number of records ever removed out of turn, the log's first seq, the seq begun at; then for each
+-- entry what is logged ('': a gap) and the field of that name ('': there is none).
 
-local from = math.max(tonumber(ARGV[5]), seq - call('LLEN', layout.log) + 1)
 local first = seq - call('LLEN', layout.log) + 1
-local rows = {text_of(documents), text_of(seq), call('HGET', KEYS[1], 'removed') or '0', text_of(from)}
+local from = math.max(tonumber(ARGV[5]), first)
+local rows = {text_of(documents), text_of(seq), call('HGET', KEYS[1], 'removed') or '0', text_of(first), text_of(from)}
 for _, field in ipairs(call('LRANGE', layout.log, from - first, from - first + tonumber(ARGV[6]) - 1)) do
   rows[#rows + 1] = field
   local key = #field == DIGEST_BYTES and digest_key(field) or records_key(field)
