@@ -15,6 +15,7 @@ from simhash.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation
 
 BANDS = 2
+FOR_EVER = Retention()
 
 
 class Clock:
@@ -25,10 +26,10 @@ class Clock:
         return self.now
 
 
-def filled(client, name, count=150, retention=Retention(), design_name="10"):
+def filled(client, name, count=150, retention=FOR_EVER):
     """An index with near neighbours, equal fingerprints, short pages, bands and a journal."""
     random = Random(count)
-    index = open_index(client, name, {}, relation(design(design_name), 12, bands=BANDS), 400, retention)
+    index = open_index(client, name, {}, relation(design("10"), 12, bands=BANDS), 400, retention)
     pages = banded(crowd(count, random), BANDS, random)
     index.check_and_insert(pages[: count // 2], {})
     index.check_and_insert(pages[count // 2 :], {PAGES: count // 3})

@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     verdict_topic: Topic = Field("verdicts", description="topic of verdicts, one a page, under the page's key")
     dead_letter_topic: Topic = Field("pages.dlq", description="topic of what could not be read, with why and where")
     unique_topic: Topic | None = Field(None, description="topic of the unique pages, unchanged; none: not written")
+    takedown_topic: Topic | None = Field(
+        None, description="topic of pages that were deleted from the index, for rebuilds; none: not written"
+    )
     group_id: Name = Field("simhash-dedup", description="consumer group; one group an index")
     page_format: Literal["json", "html"] = Field(
         "json", description="json: a record's value is a JSON page; html: the key is the URL, the value the raw page"
@@ -193,10 +196,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        topics = [self.input_topic, self.verdict_topic, self.dead_letter_topic, self.unique_topic]
+        topics = [self.input_topic, self.verdict_topic, self.dead_letter_topic, self.unique_topic, self.takedown_topic]
         given = [topic for topic in topics if topic is not None]
         if len(set(given)) < len(given):
-            raise ValueError("input_topic, verdict_topic, dead_letter_topic and unique_topic must all differ")
+            raise ValueError(
+                "input_topic, verdict_topic, dead_letter_topic, unique_topic and takedown_topic must all differ"
+            )
         if self.wait_replicas and self.wait_timeout >= self.redis_timeout:
             raise ValueError("wait_timeout must be shorter than redis_timeout")
         if self.kafka_security_protocol.startswith("SASL") and not (

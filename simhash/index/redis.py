@@ -148,14 +148,18 @@ class RedisIndex:
             mark = self._client.hget(self._layout.journal(partition), "mark")
         return None if mark is None else int(mark)
 
-    def marks(self) -> dict[Partition, int]:
-        """The committed mark of every partition that the index has seen."""
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition that the index has a journal of; slow on large indexes."""
         start = f"{self._layout.name}:j:"
         with translated():
             keys = [key.decode() for key in self._client.scan_iter(f"{_escaped(start)}*", count=1000)]
-            found = [(key, self._client.hget(key, "mark")) for key in keys]
-        places = [(*key.removeprefix(start).rpartition(":")[::2], mark) for key, mark in found if mark is not None]
-        return {Partition(topic, int(number)): int(mark) for topic, number, mark in places}
+        for topic, _, number in (key.removeprefix(start).rpartition(":") for key in sorted(set(keys))):
+            yield Partition(topic, int(number))
+
+    def marks(self) -> dict[Partition, int]:
+        """The committed mark of every partition that the index has seen."""
+        found = {partition: self.mark(partition) for partition in self.partitions()}
+        return {partition: mark for partition, mark in found.items() if mark is not None}
 
     def rewind(self, partition: Partition, offset: int) -> None:
         """See `Index.rewind`."""
@@ -441,6 +445,7 @@ def _meta(client: Any, name: str) -> dict[str, str]:
 
 
 def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
+    """What ns:meta holds of an index that is made with this spec."""
     relation = spec.relation
     fields: dict[str, str | int | bytes] = {
         "format": FORMAT,
@@ -460,6 +465,8 @@ def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
 
 
 def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
+    if stored["generation"].startswith("importing "):
+        raise IndexMismatch(f"index {name!r} is being imported: `simhash-dedup index import` finishes it")
     if stored["format"] != str(FORMAT):
         raise IndexMismatch(
             f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "

@@ -15,6 +15,7 @@ from worker.cli.batch import batch
 from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
+from worker.cli.operating import COMMANDS as OPERATING
 from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.topics import topics
@@ -68,6 +69,8 @@ def commands() -> None:
 index.add_command(base)
 for command in (run, file, batch, topics, index, inspect, evaluate, tables):
     commands.add_command(command)
+for command in OPERATING:
+    index.add_command(command)
 
 
 def main() -> None:

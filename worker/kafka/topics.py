@@ -15,6 +15,8 @@ from worker.kafka.connect import admin_client, translated
 from worker.settings import Settings
 
 DAY_MS = 86_400_000
+FOR_EVER_DAYS = 36_500
+"""What was deleted must stay deleted in every rebuild to come."""
 MIB = 1 << 20
 LARGEST_VERDICT = MIB
 """Settings bound URL, id, key and headers so that a verdict, every character escaped, stays below this."""
@@ -53,6 +55,8 @@ def plans(settings: Settings, partitions: int = 12, retention_days: int = 30) ->
     ]
     if settings.unique_topic:
         found.append(TopicPlan(settings.unique_topic, "unique pages", partitions, 7, page))
+    if settings.takedown_topic:
+        found.append(TopicPlan(settings.takedown_topic, "takedowns", 1, FOR_EVER_DAYS, LARGEST_VERDICT))
     return found
 
 

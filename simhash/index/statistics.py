@@ -1,0 +1,178 @@
+"""What an index in Redis is like: how much of what, how full its buckets are, how old its records.
+
+Buckets are looked at one in so many, at random: memory and entries of all are an estimate unless all were looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from simhash.index.inside import Inside
+from simhash.index.interface import Partition, Record
+from simhash.index.walking import Stretch, stretch, walk
+
+LARGEST = 5
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A key, and how many entries it has."""
+
+    key: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Keys of one kind.
+
+    Attributes:
+        kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "journals" or "meta".
+        keys, entries, bytes: of all of them, estimated where not all were looked at.
+        looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
+        largest: of those looked at, the ones with the most entries.
+    """
+
+    kind: str
+    keys: int
+    entries: int
+    bytes: int
+    looked_at: int
+    of: int
+    largest: tuple[Bucket, ...] = ()
+
+    @property
+    def skew(self) -> float:
+        """How many times the mean the largest bucket has."""
+        return self.largest[0].entries * self.keys / self.entries if self.largest and self.entries else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A partition's mark (None: none yet), and how many decisions are journalled above it."""
+
+    partition: Partition
+    mark: int | None
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """See the module.
+
+    Attributes:
+        documents, numbers, removed: records stored; numbers given; records removed out of turn, ever.
+        oldest, newest: the first and last record in the log; None: there is none.
+        server_bytes, server_resident_bytes: what the whole server uses, and what it takes from its machine.
+    """
+
+    documents: int
+    numbers: int
+    removed: int
+    oldest: Record | None
+    newest: Record | None
+    server_bytes: int
+    server_resident_bytes: int
+    kinds: tuple[Kind, ...]
+    journals: tuple[Journal, ...]
+
+
+def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, random: Random) -> Statistics:
+    """Look at an index.
+
+    Args:
+        partitions: those that it has journals of.
+        sample: buckets to look at, for each table, band and so on.
+    """
+    begin = stretch(inside, 0)
+    memory = inside.client.info("memory")
+    layout = inside.layout
+    starts = {
+        "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
+        "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
+        "records": [layout.records_start],
+        "short": [layout.digests_start],
+    }
+    buckets = [_buckets(inside, kind, all_of, sample, random) for kind, all_of in starts.items() if all_of]
+    journals = [layout.journal(partition) for partition in partitions]
+    return Statistics(
+        documents=begin.documents,
+        numbers=begin.seq,
+        removed=begin.removed,
+        oldest=_oldest(inside),
+        newest=_newest(inside, begin),
+        server_bytes=int(memory["used_memory"]),
+        server_resident_bytes=int(memory["used_memory_rss"]),
+        kinds=(
+            *buckets,
+            _single(inside, "log", [layout.log]),
+            _single(inside, "journals", journals),
+            _single(inside, "meta", [layout.meta]),
+        ),
+        journals=tuple(_journals(inside, partitions)),
+    )
+
+
+def _oldest(inside: Inside) -> Record | None:
+    found = (entry.record for part in walk(inside) for entry in part.entries if entry.record)
+    return next(found, None)
+
+
+def _newest(inside: Inside, begin: Stretch) -> Record | None:
+    """The last record; the log's last entries may have none."""
+    for back in (1, 10, 100, 1000):
+        found = [entry.record for entry in stretch(inside, begin.seq - back + 1, back).entries if entry.record]
+        if found:
+            return found[-1]
+    return None
+
+
+def _buckets(inside: Inside, kind: str, starts: Sequence[str], sample: int, random: Random) -> Kind:
+    """All buckets whose keys have one of these starts; `sample` of each start."""
+    digits, of = inside.layout.digits, 1 << inside.layout.spec.bucket_bits
+    chosen: Sequence[int] = range(of) if sample >= of else random.sample(range(of), sample)
+    keys = [f"{start}{number:0{digits}x}" for start in starts for number in chosen]
+    there = [
+        found for found in _looked_at(inside, keys, "hlen" if kind in ("records", "short") else "zcard") if found[1]
+    ]
+    times = of / len(chosen)
+    largest = sorted((Bucket(key, entries) for key, entries, _ in there), key=lambda b: (-b.entries, b.key))[:LARGEST]
+    return Kind(
+        kind,
+        round(times * len(there)),
+        round(times * sum(entries for _, entries, _ in there)),
+        round(times * sum(size for _, _, size in there)),
+        len(keys),
+        of * len(starts),
+        tuple(largest),
+    )
+
+
+def _looked_at(inside: Inside, keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
+    """Of each key the entries and the bytes."""
+    for at in range(0, len(keys), AT_ONCE):
+        some = keys[at : at + AT_ONCE]
+        with inside.client.pipeline(transaction=False) as pipe:
+            for key in some:
+                getattr(pipe, count)(key)
+                pipe.memory_usage(key)
+            answers = pipe.execute()
+        for key, entries, size in zip(some, answers[::2], answers[1::2], strict=True):
+            yield key, entries, size or 0
+
+
+def _single(inside: Inside, kind: str, keys: Sequence[str]) -> Kind:
+    count = "llen" if kind == "log" else "hlen"
+    there = [found for found in _looked_at(inside, keys, count) if found[1]]
+    entries, size = sum(found[1] for found in there), sum(found[2] for found in there)
+    return Kind(kind, len(there), entries, size, len(keys), len(keys))
+
+
+def _journals(inside: Inside, partitions: Sequence[Partition]) -> Iterator[Journal]:
+    for partition in sorted(partitions):
+        key = inside.layout.journal(partition)
+        mark, fields = inside.client.hget(key, "mark"), inside.client.hlen(key)
+        yield Journal(partition, None if mark is None else int(mark), fields - (mark is not None))

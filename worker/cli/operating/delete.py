@@ -1,0 +1,131 @@
+"""`simhash-dedup index delete`: forget pages, and say so to whoever rebuilds the index."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from simhash.index.redis import RedisIndex, translated
+from simhash.index.rows import Takedown, encoded
+from simhash.index.takedowns import Found, of_urls, take_down, under
+from worker.cli.operating.opening import opened, teller
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.compression import ERRORS, decompressed
+from worker.errors import InputError, SettingsError
+from worker.kafka.takedowns import publish
+from worker.settings import Settings
+from worker.verdict import decode
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]
+
+
+@click.command()
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option(
+    "--from", "listed", type=click.File("r", encoding="utf-8"), help="URLs too, one a line; - is standard input"
+)
+@click.option("--verdicts", type=FILE, help="find the pages by their verdicts in this file (JSONL, .gz, .zst): quick")
+@click.option("--takedowns", type=FILE, help="append what is removed to this file (JSONL), for a rebuild")
+@click.option("--dry-run", is_flag=True, help="remove nothing, only say what would be")
+@settings_options((*INDEX, "takedown_topic", "bootstrap_servers", *KAFKA, *LOGGING))
+def delete(
+    urls: tuple[str, ...],
+    listed: Iterable[str] | None,
+    verdicts: Path | None,
+    takedowns: Path | None,
+    dry_run: bool,
+    config: Path | None,
+    **flags: Any,
+) -> None:
+    """Forget pages by their URLs: their records leave the index with all that leads to them.
+
+    A page of such a URL that is seen again is judged afresh. Without --verdicts all records are searched, about a
+    minute for each million pages. What is removed is appended to --takedowns and to the takedown topic, where one is
+    set, before it is removed: a rebuild from the verdicts leaves it out. The verdicts themselves, and the journal
+    of pages whose verdicts are not committed yet, are not touched. Exit code 1 when a URL was not found.
+
+    \b
+      simhash-dedup index delete https://example.com/private --takedowns takedowns.jsonl
+      simhash-dedup index delete --from urls.txt --takedown-topic pages.takedowns
+      simhash-dedup index delete --from urls.txt --verdicts verdicts.jsonl.zst --dry-run
+    """
+    wanted = {*urls, *(line.strip() for line in listed or () if line.strip())}
+    if not wanted:
+        raise SettingsError("give a URL, or --from a file of them")
+    settings = settings_of(config, flags)
+    index = opened(settings)
+    with translated():
+        found = _found(index, wanted, verdicts)
+    for each in found:
+        click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
+    if found and not dry_run:
+        _tell(settings, takedowns, [_takedown(each) for each in found])
+        with translated():
+            done = take_down(index.inside, found)
+        click.echo(f"{sum(done):,} pages removed, {index.documents():,} left")
+    missing = sorted(wanted - {each.record.url for each in found})
+    for url in missing:
+        click.echo(f"not in the index: {url}", err=True)
+    sys.exit(1 if missing else 0)
+
+
+def _found(index: RedisIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
+    if verdicts is None:
+        return list(of_urls(_told(index.scan(), index.documents()), urls))
+    return [
+        found
+        for fingerprint, digest in _places(verdicts, urls)
+        for found in under(index.inside, fingerprint, digest, urls)
+    ]
+
+
+def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:
+    tell = teller()
+    for number, each in enumerate(records):
+        if number % 1000 == 0:
+            tell(f"searching: {number:,} of {documents:,} pages")
+        yield each
+
+
+def _places(verdicts: Path, urls: Collection[str]) -> list[tuple[int | None, str]]:
+    """Fingerprint and digest of each verdict on these URLs, each once."""
+    places: dict[tuple[int | None, str], None] = {}
+    try:
+        with verdicts.open("rb", buffering=0) as file:
+            for line in decompressed(file):
+                verdict = decode(line)
+                if verdict.url in urls and verdict.verdict == "unique":
+                    fingerprint = None if verdict.fingerprint is None else int(verdict.fingerprint, 16)
+                    places[fingerprint, verdict.digest] = None
+    except (*ERRORS, msgspec.DecodeError) as error:
+        raise InputError(f"{verdicts} cannot be read as verdicts: {error}") from error
+    return list(places)
+
+
+def _takedown(found: Found) -> Takedown:
+    record = found.record
+    return Takedown(record.url, int(time.time() * 1000), record.seq, record.observation.hex())
+
+
+def _tell(settings: Settings, path: Path | None, rows: list[Takedown]) -> None:
+    """Publish what is about to be removed: whoever rebuilds must never know less than the index."""
+    if path:
+        try:
+            with path.open("ab") as file:
+                file.writelines(map(encoded, rows))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    if settings.takedown_topic:
+        publish(settings, settings.takedown_topic, rows)
+    if not path and not settings.takedown_topic:
+        click.echo("not published: a rebuild from the verdicts will bring these pages back (--takedowns)", err=True)

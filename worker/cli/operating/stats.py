@@ -1,0 +1,123 @@
+"""`simhash-dedup index stats`: what an index is like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import click
+import msgspec
+
+from simhash.index import IndexSpec, Record
+from simhash.index.redis import RedisIndex, translated
+from simhash.index.statistics import Kind, Statistics, statistics
+from worker.cli.operating.opening import opened
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+
+
+@click.command()
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    default=2000,
+    show_default=True,
+    help="buckets to look at in each table; with as many as there are, nothing is estimated",
+)
+@click.option("--json", "as_json", is_flag=True, help="one JSON object")
+@settings_options((*INDEX, *LOGGING))
+def stats(sample: int, as_json: bool, config: Path | None, **flags: Any) -> None:
+    """Show how large an index is, what takes the memory, how even its buckets are, its oldest and newest page.
+
+    \b
+      simhash-dedup index stats
+      simhash-dedup index stats --sample 1000000     # every bucket: the largest ones for certain
+    """
+    index = opened(settings_of(config, flags))
+    with translated():
+        found = statistics(index.inside, list(index.partitions()), sample, Random(0))
+    if as_json:
+        click.echo(msgspec.json.encode(_fields(index, found)).decode())
+    else:
+        click.echo("\n".join(_lines(index, found)))
+
+
+def _spec_fields(index: RedisIndex) -> dict[str, object]:
+    spec: IndexSpec = index.spec
+    return {
+        "index": index.inside.layout.name,
+        "generation": index.inside.generation,
+        "profile": spec.profile.get("name"),
+        "design": spec.relation.design.name,
+        "tables": len(spec.relation.design.tables),
+        "bands": spec.relation.bands,
+        "bucket_bits": spec.bucket_bits,
+        "laid_out_for": spec.capacity,
+    }
+
+
+def _fields(index: RedisIndex, found: Statistics) -> dict[str, object]:
+    kinds = {kind.kind: msgspec.to_builtins(kind) | {"skew": round(kind.skew, 2)} for kind in found.kinds}
+    return _spec_fields(index) | {
+        "documents": found.documents,
+        "numbers": found.numbers,
+        "removed": found.removed,
+        "oldest": _record_fields(found.oldest),
+        "newest": _record_fields(found.newest),
+        "server_bytes": found.server_bytes,
+        "server_resident_bytes": found.server_resident_bytes,
+        "kinds": kinds,
+        "journals": [
+            {"topic": j.partition.topic, "partition": j.partition.number, "mark": j.mark, "decisions": j.decisions}
+            for j in found.journals
+        ],
+    }
+
+
+def _record_fields(record: Record | None) -> dict[str, object] | None:
+    if record is None:
+        return None
+    return {"seq": record.seq, "inserted_ms": record.inserted_ms, "url": record.url, "fetched_at": record.fetched_at}
+
+
+def _lines(index: RedisIndex, found: Statistics) -> Iterator[str]:
+    for name, value in _spec_fields(index).items():
+        yield f"{name.replace('_', ' '):22}{value}"
+    numbers = f"{found.numbers:,} numbers given, {found.removed:,} removed out of turn"
+    yield f"{'documents':22}{found.documents:,} ({numbers})"
+    for which, record in (("oldest", found.oldest), ("newest", found.newest)):
+        yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
+    yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
+    yield ""
+    yield f"{'kind':10}{'keys':>12}{'entries':>14}{'memory':>12}{'a document':>12}{'skew':>7}  largest bucket"
+    for kind in found.kinds:
+        yield _kind_line(kind, found.documents)
+    estimated = [kind for kind in found.kinds if kind.looked_at < kind.of]
+    if estimated:
+        yield f"estimated from {sum(k.looked_at for k in estimated):,} of {sum(k.of for k in estimated):,} buckets"
+    for journal in found.journals:
+        place = f"{journal.partition.topic}[{journal.partition.number}]"
+        yield f"{place}: mark {journal.mark if journal.mark is not None else 'none'}, {journal.decisions:,} decisions"
+
+
+def _kind_line(kind: Kind, documents: int) -> str:
+    each = f"{kind.bytes / documents:.1f} B" if documents else ""
+    skew, largest = "", ""
+    if kind.largest:
+        skew = f"{kind.skew:.1f}"
+        most = kind.largest[0]
+        largest = f"  {most.entries:,} entries ({most.entries / max(documents, 1):.2%} of all pages): {most.key}"
+    return f"{kind.kind:10}{kind.keys:>12,}{kind.entries:>14,}{_size(kind.bytes):>12}{each:>12}{skew:>7}{largest}"
+
+
+def _time(record: Record) -> str:
+    return datetime.fromtimestamp(record.inserted_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"

@@ -1,0 +1,108 @@
+"""`simhash-dedup index export` and `index import`: an index into a file, and out of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import msgspec
+import zstandard
+
+from simhash.index.redis import RedisIndex, fields_of, translated
+from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
+from simhash.index.transfer import exported, finish_import, loaded, opened_for_import, spec_in
+from worker.cli.operating.opening import opened, teller
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.compression import ERRORS, decompressed
+from worker.errors import InputError
+from worker.stores import connect
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+LEVEL = 3
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@settings_options((*INDEX, *LOGGING))
+def export(file: Path, config: Path | None, **flags: Any) -> None:
+    """Write the index to FILE: all records, marks and journals, a JSON object a line (ARCHITECTURE.md has the rows).
+
+    FILE is compressed when it ends in .zst. What is written is the index as it was at the begin: workers may go on, but
+    where another index is to take over, stop them first. FILE appears when it is complete; after a failure begin again.
+
+    \b
+      simhash-dedup index export index.jsonl.zst
+      simhash-dedup index import index.jsonl.zst --redis-url redis://new:6379/0
+    """
+    index = opened(settings_of(config, flags))
+    beside = file.with_name(f"{file.name}.partial")
+    try:
+        with translated(), _written(beside, file.suffix == ".zst") as out:
+            end = _export(index, out)
+        os.replace(beside, file)
+    except OSError as error:
+        raise InputError(f"{beside} cannot be written: {error.strerror}") from error
+    click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}")
+
+
+def _export(index: RedisIndex, out: IO[bytes]) -> EndRow:
+    tell, records, last = teller(), 0, EndRow(0, 0, 0)
+    total = index.documents()
+    for row in exported(index.inside, list(index.partitions())):
+        out.write(encoded(row))
+        if isinstance(row, RecordRow):
+            records += 1
+            if records % 1000 == 0:
+                tell(f"exporting: {records:,} of {total:,} records")
+        elif isinstance(row, EndRow):
+            last = row
+    return last
+
+
+def _written(path: Path, compressed: bool) -> IO[bytes]:
+    if not compressed:
+        return path.open("wb")
+    out: IO[bytes] = zstandard.open(path, "wb", cctx=zstandard.ZstdCompressor(level=LEVEL))
+    return out
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@settings_options((*INDEX, *LOGGING))
+def import_(file: Path, config: Path | None, **flags: Any) -> None:
+    """Store an exported index in Redis, under --index-name: it then answers as the exported one did.
+
+    There must be no index of that name, or an empty one of the same kind. Workers are refused until the import is
+    complete; one that was ended goes on where it was when the same FILE is imported again.
+
+    \b
+      simhash-dedup index import index.jsonl.zst --redis-url redis://new:6379/0
+      simhash-dedup index check --redis-url redis://new:6379/0
+    """
+    settings = settings_of(config, flags)
+    rows = _rows(file)
+    head = next(rows, None)
+    if not isinstance(head, IndexRow):
+        raise InputError(f"{file} does not begin with the row of an index")
+    tell = teller()
+    with translated():
+        spec = spec_in(head)
+        inside = opened_for_import(connect(settings), settings.index_name, head, fields_of(spec))
+        end = loaded(inside, head, rows, lambda seq: tell(f"importing: number {seq:,} of {head.seq:,}"))
+        finish_import(inside, head)
+    click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {settings.index_name}")
+
+
+def _rows(path: Path) -> Iterator[AnyRow]:
+    try:
+        with path.open("rb", buffering=0) as file:
+            for number, line in enumerate(decompressed(file), 1):
+                try:
+                    yield decoded(line)
+                except msgspec.DecodeError as error:
+                    raise InputError(f"{path}, line {number} is no row of an index: {error}") from error
+    except ERRORS as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

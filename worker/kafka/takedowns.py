@@ -1,0 +1,30 @@
+"""Publishing takedowns: each one confirmed by the broker before it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka import KafkaProducer
+
+from simhash.index.rows import Takedown, encoded
+from worker.kafka.connect import client_options, translated
+from worker.settings import Settings
+
+SEND_SECONDS = 60.0
+
+
+def publish(settings: Settings, topic: str, takedowns: Sequence[Takedown]) -> None:
+    """Append takedowns to a topic, under their URLs.
+
+    Raises:
+        BrokerError: Kafka refuses; BrokerUnreachable: nobody answers. What was sent may be there all the same.
+    """
+    with translated(settings):
+        producer = KafkaProducer(**client_options(settings), acks="all", enable_idempotence=True)
+        try:
+            sent = [producer.send(topic, encoded(row).strip(), key=row.url.encode()) for row in takedowns]
+            producer.flush(timeout=SEND_SECONDS)
+            for future in sent:
+                future.get(timeout=SEND_SECONDS)
+        finally:
+            producer.close(timeout=5)
