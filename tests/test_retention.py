@@ -56,7 +56,7 @@ def fresh(pages, first):
     return [entry(first + n, page.fingerprint, page.verifier, digest=page.digest) for n, page in enumerate(pages)]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     age=st.sampled_from([None, 300]),
@@ -67,7 +67,7 @@ def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(client, seed
     """Both kinds of retention, and pages taken down in between, against a list; the whole index is checked."""
     name, random, clock, kept = f"kept-{seed}-{age}-{most}-{forgets}", Random(seed), Clock(), Retention(age, most)
     index, model = open_index(client, name, {}, RULE, 400, kept, clock), Model(RULE, kept)
-    pages = banded(crowd(180, random), BANDS, random)
+    pages = banded(crowd(120, random), BANDS, random)
     for at in range(0, len(pages), 20):
         clock.now += random.choice([0, 40, 150, 400])
         batch = pages[at : at + 20]
@@ -79,7 +79,7 @@ def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(client, seed
             model.take_down({found.record.seq for found in stored})
     assert check(index.inside, lambda _: None).violations == []
     clock.now += 10_000
-    for at in range(10):  # whatever was over when these came, they are enough to remove all of it
+    for at in range(4):  # whatever was over when these came, they are enough to remove all of it
         batch = [entry(1000 + 100 * at + n, None, digest=f"text:{at * 100 + n:032x}") for n in range(30)]
         index.check_and_insert(batch, {})
         for page in batch:

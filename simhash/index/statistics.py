@@ -66,6 +66,8 @@ class Statistics:
     Attributes:
         documents, numbers, removed: records stored; numbers given; records removed out of turn, ever.
         oldest, newest: the first and last record in the log; None: there is none.
+        most_candidates: the most stored pages that one page was compared with.
+        cuts: how many calls ended early because their pages met so many.
         server_bytes, server_resident_bytes: what the whole server uses, and what it takes from its machine.
     """
 
@@ -74,6 +76,8 @@ class Statistics:
     removed: int
     oldest: Record | None
     newest: Record | None
+    most_candidates: int
+    cuts: int
     server_bytes: int
     server_resident_bytes: int
     kinds: tuple[Kind, ...]
@@ -90,6 +94,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
     begin = stretch(inside, 0)
     memory = inside.client.info("memory")
     layout = inside.layout
+    most_candidates, cuts = inside.client.hmget(layout.meta, "most_candidates", "cuts")
     starts = {
         "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
         "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
@@ -104,6 +109,8 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         removed=begin.removed,
         oldest=_oldest(inside),
         newest=_newest(inside, begin),
+        most_candidates=int(most_candidates or 0),
+        cuts=int(cuts or 0),
         server_bytes=int(memory["used_memory"]),
         server_resident_bytes=int(memory["used_memory_rss"]),
         kinds=(

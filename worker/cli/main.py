@@ -16,6 +16,7 @@ from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
 from worker.cli.operating import COMMANDS as OPERATING
+from worker.cli.plan import plan
 from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.topics import topics
@@ -67,7 +68,7 @@ def commands() -> None:
 
 
 index.add_command(base)
-for command in (run, file, batch, topics, index, inspect, evaluate, tables):
+for command in (run, file, batch, topics, plan, index, inspect, evaluate, tables):
     commands.add_command(command)
 for command in OPERATING:
     index.add_command(command)

@@ -66,6 +66,8 @@ def _fields(index: RedisIndex, found: Statistics) -> dict[str, object]:
         "removed": found.removed,
         "oldest": _record_fields(found.oldest),
         "newest": _record_fields(found.newest),
+        "most_candidates": found.most_candidates,
+        "cuts": found.cuts,
         "server_bytes": found.server_bytes,
         "server_resident_bytes": found.server_resident_bytes,
         "kinds": kinds,
@@ -89,6 +91,7 @@ def _lines(index: RedisIndex, found: Statistics) -> Iterator[str]:
     yield f"{'documents':22}{found.documents:,} ({numbers})"
     for which, record in (("oldest", found.oldest), ("newest", found.newest)):
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
+    yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
     yield ""
     yield f"{'kind':10}{'keys':>12}{'entries':>14}{'memory':>12}{'a document':>12}{'skew':>7}  largest bucket"

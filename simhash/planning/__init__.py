@@ -1,0 +1,1 @@
+"""What an index would be like before there is one: memory, candidates, pairs found. Arithmetic only; no server."""

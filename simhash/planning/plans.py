@@ -1,0 +1,175 @@
+"""Every design laid out for a number of documents: what it finds, what it costs, and which one to take.
+
+All of it is arithmetic on random fingerprints: candidates and memory follow from the layout, the pairs found are
+counted. Only the time of a page is measured: `COSTS` says where.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from simhash.errors import DesignError
+from simhash.index.interface import IndexSpec, Relation
+from simhash.index.layout import Layout, bucket_bits
+from simhash.planning.coverage import coverage, with_bands
+from simhash.planning.memory import Memory, memory
+from simhash.sketch import BAND_BITS
+from simhash.tables import NAMES, Design
+from simhash.tables import design as find_design
+
+RESIDENT_PER_USED = 1.45
+"""What Redis takes of its machine's memory for what it uses, while buckets grow: 412 MB for 285 MB at 1M documents in
+10 tables (Redis 7.0.15, jemalloc 5.3, no active defragmentation)."""
+CHECK_LIMIT_US = 100.0
+"""The most that a page may take of Redis for a design to be recommended: 10,000 pages a second."""
+SIMILARITY = 0.8
+"""Jaccard similarity of the texts for which the bands' share is given."""
+MORE_DESIGNS = ("2(4c2)", "8c2", "2(5c2)")
+"""For k = 5, 6 and 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Microseconds of Redis' main thread for a page that is checked and stored.
+
+    Attributes:
+        page: of its record, its journal entry, the call.
+        table, band: of probing and storing in one more of them.
+        probe: of one more probe in a table (prefixes at distance 1).
+        candidate: of comparing one more.
+    """
+
+    page: float
+    table: float
+    band: float
+    probe: float
+    candidate: float
+
+
+COSTS = Costs(page=20.0, table=4.0, band=4.0, probe=1.0, candidate=0.5)
+"""Fitted to the processor time of a Redis 7.0.15 that checked and stored random pages in batches of 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a plan is made for.
+
+    Attributes:
+        relation: of the profile; its design does not matter.
+        k: bits within which every pair must be found.
+        rows: minima in a band key.
+        url_bytes: mean length of a URL.
+        primary_bytes: memory of one Redis primary.
+    """
+
+    documents: int
+    relation: Relation
+    k: int
+    rows: int
+    url_bytes: int
+    primary_bytes: int
+    index_name: str = "dedup"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One design.
+
+    Attributes:
+        prefixes: the shortest and the longest, in bits.
+        candidates: stored fingerprints that a page is compared with, on average.
+        found: share of the pairs at distance 0, 1 ... reach that its tables find.
+        found_with_bands: the same of pairs of texts of `SIMILARITY`, by tables or bands.
+        check_us: microseconds of Redis for a page.
+    """
+
+    design: str
+    k: int
+    tables: int
+    prefixes: tuple[int, int]
+    bucket_bits: int
+    candidates: float
+    found: tuple[float, ...]
+    found_with_bands: tuple[float, ...]
+    memory: Memory
+    resident_bytes: float
+    check_us: float
+    primaries: int
+
+
+def designs_for(k: int, bits: int) -> list[Design]:
+    """The designs to choose among: those that find all pairs within k bits, and promise no more than need be."""
+    known = [find_design(name, bits) for name in (*NAMES, *MORE_DESIGNS)]
+    least = min((each.k for each in known if each.k >= k), default=None)
+    if least is None:
+        return [find_design(f"{k + 2}c2", bits)]
+    return [each for each in known if each.k == least]
+
+
+def plans(question: Question) -> list[Plan]:
+    """A plan for each design that can be, in the order of the memory they take."""
+    found = []
+    for design in designs_for(question.k, question.relation.design.bits):
+        try:
+            found.append(plan(question, design))
+        except DesignError:
+            continue  # its prefixes are too long for so few buckets
+    return sorted(found, key=lambda each: each.memory.used)
+
+
+def plan(question: Question, design: Design) -> Plan:
+    """One design, laid out for the question.
+
+    Raises:
+        DesignError: it cannot be laid out.
+    """
+    relation = replace(question.relation, design=design)
+    b = bucket_bits(question.documents, design)
+    layout = Layout(question.index_name, IndexSpec({}, relation, b, question.documents))
+    used = memory(layout, question.documents, question.url_bytes)
+    met = candidates(layout, question.documents)
+    shares = coverage(design, relation.reach)
+    prefixes = [table.prefix for table in design.tables]
+    return Plan(
+        design=design.name,
+        k=design.k,
+        tables=len(design.tables),
+        prefixes=(min(prefixes), max(prefixes)),
+        bucket_bits=b,
+        candidates=met,
+        found=tuple(shares),
+        found_with_bands=tuple(with_bands(each, relation.bands, question.rows, SIMILARITY) for each in shares),
+        memory=used,
+        resident_bytes=used.used * RESIDENT_PER_USED,
+        check_us=check_us(relation, met),
+        primaries=max(1, math.ceil(used.used * RESIDENT_PER_USED / question.primary_bytes)),
+    )
+
+
+def candidates(layout: Layout, documents: int) -> float:
+    """Entries that a page's probes bring, on average."""
+    relation = layout.spec.relation
+    design = relation.design
+    tables = sum((1 + design.radius * table.prefix) * 2.0**-table.prefix for table in design.tables)
+    bands = relation.bands * 2.0 ** -min(BAND_BITS, layout.band_shape.bucket + layout.band_shape.score)
+    return documents * (tables + bands)
+
+
+def check_us(relation: Relation, met: float) -> float:
+    """Microseconds of Redis for a page that is checked and stored."""
+    design = relation.design
+    more_probes = design.radius * sum(table.prefix for table in design.tables)
+    return (
+        COSTS.page
+        + COSTS.table * len(design.tables)
+        + COSTS.band * relation.bands
+        + COSTS.probe * more_probes
+        + COSTS.candidate * met
+    )
+
+
+def recommended(found: list[Plan]) -> Plan:
+    """The one that takes the least memory of those whose pages are quick enough; if none are, the quickest."""
+    quick = [each for each in found if each.check_us <= CHECK_LIMIT_US]
+    return min(quick, key=lambda each: each.memory.used) if quick else min(found, key=lambda each: each.check_us)

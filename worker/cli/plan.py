@@ -1,0 +1,148 @@
+"""`simhash-dedup plan`: what an index would take, before there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from pydantic import ByteSize, TypeAdapter
+
+from simhash.index import Relation
+from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
+from simhash.profiles import Profile
+from simhash.sketch import MinHashSketch
+from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.designs import automatic_design
+from worker.errors import SettingsError
+from worker.stores import configured_profile
+
+URL_BYTES = 77
+PRIMARY_MEMORY = "64GiB"
+
+
+@click.command()
+@click.option("--documents", "-n", type=click.IntRange(1), required=True, help="unique pages that the index will hold")
+@click.option("--k", type=click.IntRange(0, 32), help="bits within which every pair is found  [default: the profile's]")
+@click.option("--url-bytes", type=click.IntRange(1), default=URL_BYTES, show_default=True, help="mean length of a URL")
+@click.option(
+    "--primary-memory", default=PRIMARY_MEMORY, show_default=True, help="memory of one Redis primary: 32GiB, 500MB"
+)
+@click.option("--json", "as_json", is_flag=True, help="one JSON object, with all shares")
+@settings_options(("profile", *LOGGING))
+def plan(
+    documents: int,
+    k: int | None,
+    url_bytes: int,
+    primary_memory: str,
+    as_json: bool,
+    config: Path | None,
+    **flags: Any,
+) -> None:
+    """Show what each design of permutation tables would cost and find, and which one to take.
+
+    For random fingerprints: tables, prefix p and bucket bits b; stored fingerprints that a page is compared with; the
+    share of the pairs at each distance that the tables find (counted exactly); Redis' memory (used, and resident while
+    it grows), microseconds of Redis a page, and how many primaries of the given size that makes.
+
+    \b
+      simhash-dedup plan --documents 10000000
+      simhash-dedup plan --documents 1000000000 --url-bytes 90 --primary-memory 128GiB
+      simhash-dedup plan --documents 5000000 --k 4 --json | jq .recommended
+    """
+    profile = configured_profile(settings_of(config, flags))
+    question = _question(profile, documents, k, url_bytes, primary_memory)
+    found = plans(question)
+    chosen = recommended(found)
+    automatic = automatic_design(question.k, profile.bits, documents).name
+    if as_json:
+        click.echo(msgspec.json.encode(_fields(question, found, chosen, automatic)).decode())
+    else:
+        click.echo("\n".join(lines(question, found, chosen, automatic)))
+
+
+def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, primary_memory: str) -> Question:
+    wanted = profile.k if k is None else k
+    try:
+        primary = TypeAdapter(ByteSize).validate_python(primary_memory)
+    except ValueError as error:
+        raise SettingsError(f"--primary-memory: {primary_memory!r} is no size: write 32GiB or 500MB") from error
+    relation = Relation(
+        automatic_design(wanted, profile.bits, documents),
+        max(profile.reach, wanted),
+        profile.verifier_reach,
+        profile.verifier_bits,
+        profile.bands,
+    )
+    rows = profile.verifier.rows if isinstance(profile.verifier, MinHashSketch) else 1
+    return Question(documents, relation, wanted, rows, url_bytes, int(primary))
+
+
+def _fields(question: Question, found: list[Plan], chosen: Plan, automatic: str) -> dict[str, object]:
+    return {
+        "documents": question.documents,
+        "k": question.k,
+        "reach": question.relation.reach,
+        "bands": question.relation.bands,
+        "url_bytes": question.url_bytes,
+        "primary_bytes": question.primary_bytes,
+        "similarity_of_bands": SIMILARITY,
+        "plans": [msgspec.to_builtins(each) | {"used_bytes": round(each.memory.used)} for each in found],
+        "recommended": chosen.design,
+        "automatic": automatic,
+    }
+
+
+def lines(question: Question, found: list[Plan], chosen: Plan, automatic: str) -> Iterator[str]:
+    """The plans as people read them."""
+    reach, bands, n = question.relation.reach, question.relation.bands, question.documents
+    yield f"{n:,} documents, k = {question.k}, reach {reach}, {bands} bands, URLs of {question.url_bytes} bytes"
+    yield ""
+    yield (
+        f"{'design':10}{'tables':>7}{'p':>8}{'b':>4}{'candidates':>12}{'us a page':>11}{'used':>11}{'resident':>11}"
+        f"{'B a page':>10}{'primaries':>11}"
+    )
+    for each in found:
+        low, high = each.prefixes
+        yield (
+            f"{each.design:10}{each.tables:>7}{low if low == high else f'{low}..{high}':>8}{each.bucket_bits:>4}"
+            f"{each.candidates:>12,.1f}{each.check_us:>11,.0f}{size(each.memory.used):>11}{size(each.resident_bytes):>11}"
+            f"{each.memory.used / n:>10.0f}{each.primaries:>11,}"
+        )
+    yield ""
+    yield from _shares("pairs found by the tables", question, [(each.design, each.found) for each in found])
+    if question.relation.bands:
+        title = f"by tables or bands, texts of Jaccard similarity {SIMILARITY}"
+        yield from _shares(title, question, [(each.design, each.found_with_bands) for each in found])
+    yield from _advice(chosen, automatic)
+
+
+def _shares(title: str, question: Question, rows: list[tuple[str, tuple[float, ...]]]) -> Iterator[str]:
+    reach = question.relation.reach
+    distances = range(question.k, reach + 1)
+    yield f"{title}, at a distance of"
+    yield f"{'design':10}" + "".join(f"{distance:>7}" for distance in distances)
+    for name, shares in rows:
+        yield f"{name:10}" + "".join(f"{shares[distance]:>7.3f}" for distance in distances)
+    yield ""
+
+
+def _advice(chosen: Plan, automatic: str) -> Iterator[str]:
+    limit = f"{CHECK_LIMIT_US:.0f} us a page"
+    quick = chosen.check_us <= CHECK_LIMIT_US
+    why = f"the least memory of those that take at most {limit}" if quick else f"the quickest; none is below {limit}"
+    yield f"recommended: {chosen.design}, {why}"
+    if automatic == chosen.design:
+        yield "`design = auto` takes it"
+    else:
+        yield f"`design = auto` takes {automatic}: docs/planning.md says why"
+
+
+def size(count: float) -> str:
+    """Bytes as people read them."""
+    for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count / 1024:,.1f} KiB"
