@@ -18,7 +18,7 @@ from simhash.index.layout import Layout
 _FOLDER = resources.files("simhash.index").joinpath("script")
 _COMMON = ("call", "bits", "records", "retention")
 _NOTHING_ASKED = msgspec.json.encode(
-    {"now_ms": 0, "max_age_ms": -1, "max_documents": -1, "expire_budget": 0, "partitions": []}
+    {"now_ms": 0, "max_age_ms": -1, "max_documents": -1, "expire_per_page": 0, "partitions": []}
 )
 
 

@@ -279,7 +279,7 @@ class RedisIndex:
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),
-            "expire_budget": EXPIRE_PER_PAGE * len(entries),
+            "expire_per_page": EXPIRE_PER_PAGE,
             "partitions": partitions,
             "base": known.generation,
             "decided": list(decided),

@@ -18,13 +18,13 @@ if stale then
   return stale
 end
 for _, partition in ipairs(partitions) do read_journal(partition) end
-expire()
-local work = PAGE_WORK * forgotten
+local work = 0
 for i, page in ipairs(pages) do
   local before = forgotten
   candidates = 0
   page.answer = page.answer or judge(page)
   answers[i] = page.answer
+  forget_some(asked.expire_per_page)
   work = work + PAGE_WORK * (1 + forgotten - before) + candidates
   most_candidates = math.max(most_candidates, candidates)
   if work > asked.work and i < #pages then

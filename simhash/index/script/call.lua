@@ -7,7 +7,7 @@
 -- ARGV[1]  generation
 -- ARGV[2]  layout: JSON, see Layout.for_script
 -- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
--- ARGV[4]  call: JSON {name, work, history, now_ms, max_age_ms, max_documents (each -1: none), expire_budget,
+-- ARGV[4]  call: JSON {name, work, history, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page,
 --          partitions, base, decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
 --          decided: numbers of the pages (from 1) that are known from it
 -- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),

@@ -183,7 +183,5 @@ end
 local function judge(page)
   own_seq, oldest_seq, oldest_record, oldest_distance = nil, nil, nil, nil
   local judged_by = page.decided and judge_decided or page.kind == 'f' and judge_fingerprint or judge_digest
-  local answer = judged_by(page)
-  bound_documents()
-  return answer
+  return judged_by(page)
 end

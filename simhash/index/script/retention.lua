@@ -62,9 +62,8 @@ local function number_record(field, body)
   return pack('>I6I6', seq, now) .. body
 end
 
--- Amortised: a call removes at most so many records for each of its pages, and passes over so many gaps more.
+-- Amortised: for each page some records are removed, or many times as many gaps passed over.
 local GAPS_FOR_A_RECORD = 32
-local budget = asked.expire_budget
 local forgotten = 0   -- records that this call removed
 
 -- Whether the oldest record is to be forgotten.
@@ -72,8 +71,8 @@ local function is_over(record)
   return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
 end
 
--- Remove what is beyond its age or the count, oldest first, as far as this call may.
-local function forget_oldest()
+-- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
+local function forget_oldest(budget)
   while budget > 0 do
     local entry = oldest_logged()
     if not entry or entry.record and not is_over(entry.record) then return end
@@ -88,14 +87,10 @@ local function forget_oldest()
   end
 end
 
-local function expire()
-  if oldest_live >= 0 or asked.max_documents >= 0 then forget_oldest() end
-end
-
-local function bound_documents()
-  if asked.max_documents < 0 or documents <= asked.max_documents then return end
+local function forget_some(budget)
+  if oldest_live < 0 and asked.max_documents < 0 then return end
   write_log()
-  forget_oldest()
+  forget_oldest(budget)
 end
 
 -- What retention has not come to yet is passed over all the same. Of the records behind one, `gaps` at most are
