@@ -11,14 +11,17 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
 from simhash.index.checking import check
+from simhash.index.cluster import open_cluster_index
 from simhash.index.redis import RedisIndex, existing_index, fields_of, open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
 from simhash.index.takedowns import Found, take_down
 from simhash.index.transfer import exported, finish_import, loaded, opened_for_import
 from simhash.tables import design
+from tests.crowded_cluster import Crashed
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
+from tests.test_cluster import held_up
 from worker.cli.main import commands
-from worker.errors import InputError
+from worker.errors import InputError, SettingsError
 from worker.verdict import SourceFields, Verdict, encode
 
 RULE = relation(design("10"), 12, bands=2)
@@ -297,3 +300,24 @@ def test_an_index_on_one_primary_has_no_claims(redis_server, filled, name):
     shown = run("claims", "--redis-url", redis_server.url, "--index-name", name)
     assert shown.exit_code == 0
     assert "no claims" in shown.output
+
+
+# On a Redis Cluster
+
+
+def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, cluster_client, name):
+    index = open_cluster_index(cluster_client, name, {}, relation(design("4")), 1000)
+    dying = held_up(cluster_client, index, name, 0)
+    with pytest.raises(Crashed):
+        dying.check_and_insert([entry(0, 7)], {})
+    (claim,) = index.claims()
+    flags = ("--redis-url", f"redis+cluster://{cluster[0].address}", "--index-name", name)
+    shown = run("claims", *flags).output
+    assert shown.startswith(f"{claim.id.hex()}  numbered  seq 1")
+    assert run("claims", "--release", "ff" * 16, *flags).exit_code == 1
+    assert run("claims", "--release", claim.id.hex(), *flags).exit_code == 0
+    assert run("claims", *flags).output == ""
+    assert index.documents() == 1
+    assert "1 pages removed, 0 left" in run("delete", entry(0, 7).url, *flags).output
+    with pytest.raises(SettingsError, match="knows no such command"):
+        run("check", *flags)

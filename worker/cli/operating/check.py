@@ -12,7 +12,8 @@ import msgspec
 from simhash.index.checking import Findings
 from simhash.index.checking import check as check_index
 from simhash.index.redis import translated
-from worker.cli.operating.opening import opened, teller
+from worker.cli.index import opened
+from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 
 SHOWN = 100

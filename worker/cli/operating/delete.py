@@ -12,15 +12,17 @@ from typing import Any
 import click
 import msgspec
 
+from simhash.index.cluster import ClusterIndex
 from simhash.index.redis import RedisIndex, translated
 from simhash.index.rows import Takedown, encoded
 from simhash.index.takedowns import Found, of_urls, take_down, under
-from worker.cli.operating.opening import opened, teller
+from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
 from worker.kafka.takedowns import publish
 from worker.settings import Settings
+from worker.stores import found_index
 from worker.verdict import decode
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -61,7 +63,7 @@ def delete(
     if not wanted:
         raise SettingsError("give a URL, or --from a file of them")
     settings = settings_of(config, flags)
-    index = opened(settings)
+    index = found_index(settings)
     with translated():
         found = _found(index, wanted, verdicts)
     for each in found:
@@ -69,16 +71,23 @@ def delete(
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
         with translated():
-            done = take_down(index.inside, found)
-        click.echo(f"{sum(done):,} pages removed, {index.documents():,} left")
+            done = _removed(index, found)
+        click.echo(f"{done:,} pages removed, {index.documents():,} left")
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:
         click.echo(f"not in the index: {url}", err=True)
     sys.exit(1 if missing else 0)
 
 
-def _found(index: RedisIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
-    if verdicts is None:
+def _removed(index: RedisIndex | ClusterIndex, found: list[Found]) -> int:
+    """How many were there to be removed."""
+    if isinstance(index, ClusterIndex):
+        return index.forget([each.record.seq for each in found])
+    return sum(take_down(index.inside, found))
+
+
+def _found(index: RedisIndex | ClusterIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
+    if verdicts is None or isinstance(index, ClusterIndex):
         return list(of_urls(_told(index.scan(), index.documents()), urls))
     return [
         found

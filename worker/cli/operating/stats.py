@@ -14,7 +14,7 @@ import msgspec
 from simhash.index import IndexSpec, Record
 from simhash.index.redis import RedisIndex, translated
 from simhash.index.statistics import Kind, Statistics, statistics
-from worker.cli.operating.opening import opened
+from worker.cli.index import opened
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 
 

@@ -14,7 +14,8 @@ import zstandard
 from simhash.index.redis import RedisIndex, fields_of, translated
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
 from simhash.index.transfer import exported, finish_import, loaded, opened_for_import, spec_in
-from worker.cli.operating.opening import opened, teller
+from worker.cli.index import opened
+from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
