@@ -216,9 +216,10 @@ class Pipeline:
 
     def _settle_oldest(self, timeout: float) -> None:
         """When the oldest batch is prepared: judge it, commit it."""
+        if self._unchecked:  # also where no page comes: what is wrong is to be said at once
+            self._with_index(self._check_positions)
         if not self._under_way or not self._under_way[0].pending.ready(timeout):
             return
-        self._with_index(self._check_positions)
         batch = self._under_way[0]
         self._parts.on_step("prepared")
         items = batch.owned(Item(each.received, self._outbox.fitting(*each)) for each in batch.items())
