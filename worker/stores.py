@@ -70,6 +70,16 @@ def configured_design(settings: Settings, profile: Profile) -> Design:
     return design
 
 
+def configured_relation(settings: Settings, profile: Profile) -> Relation:
+    """Which pages match in a new index.
+
+    Raises:
+        SettingsError: see `configured_design`.
+    """
+    design = configured_design(settings, profile)
+    return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+
+
 def connect(settings: Settings) -> redis.Redis:
     """A client of the configured Redis; it connects at its first command.
 
@@ -143,8 +153,7 @@ def connected_index(
     Raises:
         SettingsError, IndexFault: see `simhash.index.redis.open_index`.
     """
-    design = configured_design(settings, profile)
-    relation = Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+    relation = configured_relation(settings, profile)
     if client is None and on_cluster(settings):
         _refuse_on_cluster(settings)
         return open_cluster_index(

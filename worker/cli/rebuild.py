@@ -1,0 +1,108 @@
+"""`simhash-dedup rebuild`: the index made afresh from the verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simhash.index import IndexSpec
+from simhash.index.layout import bucket_bits
+from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.errors import SettingsError
+from worker.rebuilding.build import Target, build
+from worker.rebuilding.collected import Collected, Counts
+from worker.rebuilding.order import Sorted
+from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
+from worker.settings import Settings
+from worker.stores import configured_profile, configured_relation, connect, retention
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+NAMES = (
+    "verdict_topic",
+    "dead_letter_topic",
+    "takedown_topic",
+    "bootstrap_servers",
+    *(name for name in Settings.model_fields if name.startswith("kafka_")),
+    "redis_url",
+    "redis_timeout",
+    "index_name",
+    "profile",
+    "design",
+    "documents",
+    "max_age",
+    "max_documents",
+    *LOGGING,
+)
+TELL_SECONDS = 2.0
+
+
+@click.command()
+@click.option(
+    "--from", "files", type=FILE, multiple=True, help="a file of verdicts in place of the topic; may be given again"
+)
+@click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
+@settings_options(NAMES)
+def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path | None, **flags: Any) -> None:
+    """Make the index afresh from the verdict topic, or from files of verdicts, with the same answers afterwards.
+
+    Reads all committed verdicts and dead letters from the beginning to the ends that the topics have now. Unique pages
+    are stored under their numbers, as of the time at which their verdicts were written; what was taken down, or is
+    beyond max_age or max_documents, is left out. Each partition's mark is set behind what was answered, so that nothing
+    is judged twice; the journal is empty. From files the time is that of the page (source.timestamp), or of the file.
+
+    Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
+    again: reading begins anew, storing does not. An index that is not empty is refused: use another --index-name.
+
+    \b
+      simhash-dedup rebuild --config dedup.toml --index-name dedup2
+      simhash-dedup rebuild --from verdicts.jsonl.zst --takedowns takedowns.jsonl --index-name dedup2
+    """
+    settings = settings_of(config, flags)
+    profile = configured_profile(settings)
+    relation = configured_relation(settings, profile)
+    spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
+    target = Target(connect(settings), settings.index_name, spec, retention(settings))
+    tell = _teller()
+    with Sorted() as unique:
+        collected = Collected(f"{profile.name}/{profile.version}", taken_down(settings, takedowns), unique)
+        answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
+        for counts in collected.add_all(answered):
+            tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
+        if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
+            raise SettingsError(f"profile: none of the verdicts is of {collected.profile}: give the workers' profile")
+        stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
+    for line in _summary(collected.counts, collected, stored):
+        click.echo(line)
+
+
+def _summary(counts: Counts, collected: Collected, stored: int) -> Iterator[str]:
+    yield (
+        f"read {counts.verdicts:,} verdicts and {counts.dead_letters:,} dead letters; stored {stored:,} pages, "
+        f"the last number is {collected.last_seq + counts.renumbered:,}"
+    )
+    if collected.taken_down:
+        yield f"left out: {len(collected.taken_down):,} pages that were taken down"
+    if counts.other_profile:
+        yield f"left out: {counts.other_profile:,} verdicts of other profiles than {collected.profile}"
+    if counts.renumbered:
+        yield f"{counts.renumbered:,} pages have new numbers: theirs had been given before (Redis had lost the first)"
+    for partition, mark in sorted(collected.marks.items()):
+        yield f"{partition.topic}[{partition.number}]: answered up to offset {mark:,}"
+
+
+def _teller() -> Callable[[str], None]:
+    """What writes a line of progress on standard error, when it is time for one."""
+    told = time.monotonic()
+
+    def tell(line: str) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL_SECONDS:
+            told = time.monotonic()
+            click.echo(line, err=True)
+
+    return tell

@@ -1,0 +1,110 @@
+"""Verdicts and dead letters as a rebuild reads them: from their topics, or from files with one verdict a line."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from simhash.index.rows import Takedown, decoded_takedown
+from worker import compression
+from worker.deadletter import PREFIX
+from worker.errors import InputError
+from worker.kafka.replay import replayed
+from worker.settings import Settings
+from worker.verdict import Verdict, decode
+
+
+class Told(NamedTuple):
+    """A committed verdict, and when it was written (milliseconds since the epoch)."""
+
+    verdict: Verdict
+    written_ms: int
+
+
+class Settled(NamedTuple):
+    """A record that ended as a dead letter: nothing of it is stored, but it must not be judged again."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+Answered = Told | Settled
+
+
+def in_file(path: Path) -> Iterator[Told]:
+    """The verdicts of a file as `simhash-dedup file` writes them (also .gz, .zst).
+
+    A verdict has no time of its own: it is taken to be written when its page came to the topic (`source.timestamp`),
+    and where it came from a file, when this file was last changed.
+
+    Raises:
+        InputError: it cannot be read, or a line is no verdict.
+    """
+    try:
+        changed_ms = int(path.stat().st_mtime * 1000)
+        with compression.decompressed(io.FileIO(path)) as stream:
+            for number, line in enumerate(stream, 1):
+                yield _told(path, number, line, changed_ms)
+    except compression.ERRORS as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
+    try:
+        verdict = decode(line)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: line {number} is no verdict: {error}") from error
+    return Told(verdict, changed_ms if verdict.source.timestamp is None else verdict.source.timestamp)
+
+
+def taken_down(settings: Settings, files: Iterable[Path]) -> frozenset[str]:
+    """The observations, 16 hex digits each, of the pages that operators took down.
+
+    Raises:
+        InputError: a file cannot be read, or a line is no takedown.
+        BrokerError, BrokerUnreachable: the takedown topic is set and cannot be read.
+    """
+    lines: list[tuple[str, bytes]] = []
+    for path in files:
+        try:
+            lines += [(f"{path}: line {n}", line) for n, line in enumerate(path.read_bytes().splitlines(), 1)]
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+    if topic := settings.takedown_topic:
+        lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic)]
+    return frozenset(_takedown(place, line).observation for place, line in lines if line.strip())
+
+
+def _takedown(place: str, line: bytes) -> Takedown:
+    try:
+        return decoded_takedown(line)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{place} is no takedown: {error}") from error
+
+
+def in_topics(settings: Settings) -> Iterator[Answered]:
+    """All committed verdicts and dead letters, up to the ends that their topics have now.
+
+    Raises:
+        BrokerError, BrokerUnreachable: a topic cannot be read.
+        InputError: what is in the verdict topic is no verdict.
+    """
+    for received in replayed(settings, settings.verdict_topic):
+        source, _, value, _ = received.record
+        try:
+            yield Told(decode(value or b""), source.timestamp or 0)
+        except msgspec.DecodeError as error:
+            place = f"{source.topic}[{source.partition}] offset {source.offset}"
+            raise InputError(f"{place} is no verdict: {error}") from error
+    for received in replayed(settings, settings.dead_letter_topic):
+        headers = dict(received.headers)
+        topic, partition, offset = (
+            headers.get(PREFIX + name, b"").decode() for name in ("topic", "partition", "offset")
+        )
+        if partition.isdecimal() and offset.isdecimal():  # else another program's letter
+            yield Settled(topic, int(partition), int(offset))
