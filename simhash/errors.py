@@ -18,6 +18,7 @@
         ├── IndexLost            pages whose verdicts were committed are missing: an operator must act
         ├── IndexMisconfigured   the server's settings would lose or bloat data
         ├── IndexMismatch        the index was made with another profile, design or generation
+        │   └── IndexMigrated        it has another generation now: open it again
         └── StaleObservation     a page whose verdict is committed already was handed in again
 
 Errors of drivers are translated into these at the edge (`simhash/index/redis.py`), so no caller imports a driver to
@@ -122,6 +123,10 @@ class IndexMisconfigured(IndexFault):
 
 class IndexMismatch(IndexFault):
     """The index was made with another profile, design or generation than the caller's."""
+
+
+class IndexMigrated(IndexMismatch):
+    """The index has another generation than when it was opened; opened again, it can be used."""
 
 
 class StaleObservation(IndexFault):

@@ -7,10 +7,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
+from simhash.errors import IndexMigrated
 from simhash.profiles import Profile
 from worker.fingerprinters import Fingerprinters
 from worker.judge import Recipe
@@ -56,11 +58,21 @@ def run_consumer(
         )
         log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.name)
         try:
-            Pipeline(parts, stopping).run()
+            _run(parts, stopping)
         finally:
             fingerprinters.close()
             slot.release()
         log.info("stopped: all that was judged is committed")
+
+
+def _run(parts: Parts, stopping: threading.Event) -> None:
+    """Run the loop; when the index was migrated, again with its new generation."""
+    while True:
+        try:
+            return Pipeline(parts, stopping).run()
+        except IndexMigrated as error:
+            log.warning("%s: opening it again", error)
+            parts = replace(parts, index=connected_index(parts.settings, parts.profile))
 
 
 def check(settings: Settings) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from simhash.index.inside import Inside
@@ -102,7 +103,8 @@ class _Checker:
     def run(self) -> Findings:
         self._check_log()
         keys: list[bytes] = []
-        for key in self._client.scan_iter(f"{self._layout.name}:*", count=KEYS_AT_ONCE):
+        starts = dict.fromkeys([self._layout.name, self._layout.keys])
+        for key in chain.from_iterable(self._client.scan_iter(f"{s}:*", count=KEYS_AT_ONCE) for s in starts):
             keys.append(key)
             if len(keys) >= KEYS_AT_ONCE:
                 self._check_keys(keys)

@@ -10,13 +10,15 @@ import redis
 from simhash.errors import (
     IndexFault,
     IndexLost,
+    IndexMigrated,
     IndexMisconfigured,
-    IndexMismatch,
     IndexServerChanged,
     IndexUnreachable,
     StaleObservation,
 )
 
+FROZEN = "frozen "
+"""How the generation of an index begins in the moment in which another one takes over."""
 _REBUILD = (
     "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
     "say so (simhash-dedup index accept)"
@@ -54,8 +56,12 @@ def _fault(message: str) -> IndexFault:
         return BaseMoved(rest)
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {_REBUILD}")
+    if kind == "GENERATION" and rest.startswith(FROZEN):
+        return IndexUnreachable(
+            "the index is being migrated: this takes a moment, or `simhash-dedup index migrate` ends it"
+        )
     if kind == "GENERATION":
-        return IndexMismatch(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
+        return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
     if kind == "HISTORY":
         return IndexServerChanged(
             "Redis has another replication id than at the last call: it was restarted, restored or failed over"

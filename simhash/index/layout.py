@@ -94,13 +94,19 @@ class Shape:
 
 
 class Layout:
-    """The bytes of one index: everything that follows from its name and spec."""
+    """The bytes of one index: everything that follows from its name and spec.
 
-    def __init__(self, name: str, spec: IndexSpec) -> None:
+    Args:
+        keys: what the keys of its tables, records and log start with in place of the name, once it was migrated; its
+            meta and its journals, which outlive a generation, start with the name.
+    """
+
+    def __init__(self, name: str, spec: IndexSpec, keys: str | None = None) -> None:
         self.name = name
+        self.keys = keys or name
         self.spec = spec
         self.meta = f"{name}:meta"
-        self.log = f"{name}:log"
+        self.log = f"{self.keys}:log"
         relation, b = spec.relation, spec.bucket_bits
         self.bits = relation.design.bits
         self.fingerprint_bytes = math.ceil(self.bits / 8)
@@ -123,12 +129,12 @@ class Layout:
     @property
     def records_start(self) -> str:
         """What the keys of records of fingerprints start with."""
-        return f"{self.name}:r:"
+        return f"{self.keys}:r:"
 
     @property
     def digests_start(self) -> str:
         """What the keys of records of tagged digests start with."""
-        return f"{self.name}:x:"
+        return f"{self.keys}:x:"
 
     def journal(self, partition: Partition) -> str:
         """The journal of a partition."""
@@ -136,11 +142,11 @@ class Layout:
 
     def table(self, index: int) -> str:
         """What the keys of a table's buckets start with."""
-        return f"{self.name}:t{index}:"
+        return f"{self.keys}:t{index}:"
 
     def band(self, index: int) -> str:
         """What the keys of a band's buckets start with."""
-        return f"{self.name}:b{index}:"
+        return f"{self.keys}:b{index}:"
 
     def bucket(self, value: int, bits: int) -> str:
         """The bucket, in hex, of a value of `bits` bits: its top b bits."""

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 import redis
 
-from simhash.errors import IndexMisconfigured, IndexMismatch
+from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
 from simhash.index.calls import CallSize, Script
-from simhash.index.faults import BaseMoved
+from simhash.index.faults import FROZEN, BaseMoved
 from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
 from simhash.index.inside import Inside, source
 from simhash.index.interface import (
@@ -73,6 +73,7 @@ class RedisIndex:
         retention: what to forget, when.
         clock: milliseconds since the epoch; None: the server's own clock.
         durability: what must hold of the server before a verdict counts.
+        keys: what its tables' keys start with; None: its name (see `Layout`).
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class RedisIndex:
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
         durability: Durability = Durability(),
+        keys: str | None = None,
     ) -> None:
-        self._layout = Layout(name, spec)
+        self._layout = Layout(name, spec, keys)
         self._safekeeping = Safekeeping(client, self._layout.meta, durability)
         self._client: Any = self._safekeeping.client  # its types say "bytes or str" of every answer; ours are all bytes
         self._inside = Inside(self._client, self._layout, generation)
@@ -191,11 +193,11 @@ class RedisIndex:
         """See `Index.scan`."""
         layout = self._layout
         with translated():
-            for key in self._client.scan_iter(f"{_escaped(layout.name)}:r:*", count=1000):
+            for key in self._client.scan_iter(f"{_escaped(layout.keys)}:r:*", count=1000):
                 for field, value in self._client.hgetall(key).items():
                     for record in layout.records_in(value):
                         yield int.from_bytes(field), record
-            for key in self._client.scan_iter(f"{_escaped(layout.name)}:x:*", count=1000):
+            for key in self._client.scan_iter(f"{_escaped(layout.keys)}:x:*", count=1000):
                 for field, value in self._client.hgetall(key).items():
                     yield None, layout.record(value, untagged(field))
 
@@ -368,8 +370,9 @@ def open_index(
         spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
         stored = _create(client, name, spec)
         found = spec_of(stored, name)
+        _refuse_frozen(stored)
         refuse_differences(name, found, spec, adopt_design)
-        return RedisIndex(client, name, found, stored["generation"], retention, clock, durability)
+        return RedisIndex(client, name, found, stored["generation"], retention, clock, durability, stored.get("keys"))
 
 
 def existing_index(client: redis.Redis, name: str) -> RedisIndex:
@@ -383,7 +386,8 @@ def existing_index(client: redis.Redis, name: str) -> RedisIndex:
         stored = _meta(client, name)
         if not stored:
             raise IndexMismatch(f"there is no index {name!r} on this Redis")
-        return RedisIndex(client, name, spec_of(stored, name), stored["generation"])
+        _refuse_frozen(stored)
+        return RedisIndex(client, name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
 
 
 def check_server(client: redis.Redis) -> None:
@@ -465,6 +469,7 @@ def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
 
 
 def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
+    """The spec in what ns:meta holds; IndexMismatch: it cannot be used."""
     if stored["generation"].startswith("importing "):
         raise IndexMismatch(f"index {name!r} is being imported: `simhash-dedup index import` finishes it")
     if stored["format"] != str(FORMAT):
@@ -482,6 +487,13 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     )
     profile: dict[str, object] = msgspec.json.decode(stored["profile"])
     return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
+
+
+def _refuse_frozen(stored: Mapping[str, str]) -> None:
+    if stored["generation"].startswith(FROZEN):
+        raise IndexUnreachable(
+            "the index is being migrated: this takes a moment; `simhash-dedup index migrate` ends it"
+        )
 
 
 def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:

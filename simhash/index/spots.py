@@ -35,7 +35,8 @@ class KeyName(NamedTuple):
 
 def key_name(layout: Layout, key: str) -> KeyName | None:
     """The parts of a key; None: no index has such a key."""
-    found = _KEY.fullmatch(key.removeprefix(f"{layout.name}:"))
+    start = layout.name if key.startswith(f"{layout.name}:") else layout.keys
+    found = _KEY.fullmatch(key.removeprefix(f"{start}:"))
     if found is None:
         return None
     single, records, bucket, table, number, place, topic, _ = found.groups()

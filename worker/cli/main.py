@@ -15,8 +15,10 @@ from worker.cli.batch import batch
 from worker.cli.evaluate import evaluate
 from worker.cli.file import file
 from worker.cli.index import index, inspect
+from worker.cli.migrate import migrate
 from worker.cli.operating import COMMANDS as OPERATING
 from worker.cli.plan import plan
+from worker.cli.rebuild import rebuild
 from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.topics import topics
@@ -68,9 +70,9 @@ def commands() -> None:
 
 
 index.add_command(base)
-for command in (run, file, batch, topics, plan, index, inspect, evaluate, tables):
+for command in (run, file, batch, topics, plan, rebuild, index, inspect, evaluate, tables):
     commands.add_command(command)
-for command in OPERATING:
+for command in (*OPERATING, migrate):
     index.add_command(command)
 
 

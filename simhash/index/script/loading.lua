@@ -18,7 +18,9 @@ local function load_page(argument)
     insert(page)
   else
     local digest = sub(argument, page.at, page.at + DIGEST_BYTES - 1)
-    call('HSET', sub(argument, page.at + DIGEST_BYTES), digest, number_record(digest, page.body))
+    local key = sub(argument, page.at + DIGEST_BYTES)
+    documents = documents - call('HEXISTS', key, digest)   -- one that was over, and whose place was taken
+    call('HSET', key, digest, number_record(digest, page.body))
   end
 end
 

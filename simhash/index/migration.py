@@ -1,0 +1,246 @@
+"""Another design, bucket bits or capacity for a live index, beside it, while workers go on.
+
+    copy      the records, along the log, into tables under other keys; and again what has been added meanwhile, until
+              little is left
+    freeze    one step: the live index takes no pages for a moment
+    catch up  the last records; what was taken down since
+    switch    one step: ns:meta names the new generation and the new keys
+    clean up  the old keys, a few at a time
+
+Every verdict is of the old generation until the freeze and of the new one after the switch; a worker of the old one
+is refused. Numbers, times, marks and journals stay as they are. The log holds all records in the order of their
+numbers, so it tells what is still to be copied: a migration that was ended goes on where it was, from any step.
+
+Why the workers do not write to both themselves: each page would take twice as long, and a worker that does not know of
+the migration yet would write to one only. The log already is the one place through which every page goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from simhash.errors import IndexMismatch
+from simhash.index.faults import FROZEN, translated
+from simhash.index.inside import Inside
+from simhash.index.interface import IndexSpec
+from simhash.index.layout import SEQ_BYTES, TIME_BYTES, Layout
+from simhash.index.redis import fields_of, spec_of
+from simhash.index.takedowns import Found, take_down
+from simhash.index.transfer import entry_of, record_row
+from simhash.index.walking import Logged, walk
+
+AT_ONCE = 50
+"""Records stored by one call."""
+NEARLY = 200
+"""So few records left are copied while the index is frozen."""
+LONGEST_GAP = 1000
+KEYS_AT_ONCE = 500
+IMPORTING = "importing migration "
+_LOADING = ("judging", "loading")
+
+_EXCHANGE = """
+local generation = redis.call('HGET', KEYS[1], 'generation')
+if generation == ARGV[1] then redis.call('HSET', KEYS[1], 'generation', ARGV[2]) end
+return redis.call('HGET', KEYS[1], 'generation')
+"""
+_SWITCH = """
+local old = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'documents')
+local new = redis.call('HMGET', KEYS[2], 'generation', 'seq')
+if old[1] ~= ARGV[1] or new[1] ~= ARGV[2] or old[2] ~= new[2] then return 0 end
+local fields = redis.call('HGETALL', KEYS[2])
+redis.call('HSET', KEYS[1], unpack(fields))
+redis.call('HSET', KEYS[1], 'generation', ARGV[3], 'keys', ARGV[4], 'retired', ARGV[5])
+redis.call('DEL', KEYS[2])
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a migration is: the step's name, the last number copied, the last one given."""
+
+    step: str
+    copied: int
+    last: int
+
+
+class Migration:
+    """A migration of the index called `name` to `spec`, begun or to be continued.
+
+    Raises (all methods): IndexFault.
+    """
+
+    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress], None]) -> None:
+        self._client = client
+        self._name = name
+        self._tell = on_progress
+
+    def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
+        """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
+
+        Raises:
+            IndexMismatch: another migration has begun, to something else; or there is no such index.
+        """
+        with translated():
+            self._clean_up()
+            old = self._opened()
+            spec = wanted(old.layout.spec)
+            if _made_with(spec) == _made_with(old.layout.spec):
+                return spec
+            new = self._beside(old, spec)
+            while not self._switched(old, new):
+                pass
+            self._clean_up()
+        return spec
+
+    def _opened(self) -> Inside:
+        """The live index, under the generation that it has when it is not frozen."""
+        stored = self._meta(self._name)
+        if not stored:
+            raise IndexMismatch(f"there is no index {self._name!r} on this Redis")
+        layout = Layout(self._name, spec_of(stored, self._name), stored.get("keys"))
+        return Inside(self._client, layout, stored["generation"].removeprefix(FROZEN))
+
+    def _meta(self, name: str) -> dict[str, str]:
+        return {key.decode(): value.decode() for key, value in self._client.hgetall(f"{name}:meta").items()}
+
+    def _beside(self, old: Inside, spec: IndexSpec) -> Inside:
+        """The new index: empty, or as far as an earlier run came."""
+        keys = f"{self._name}~{2 if old.layout.keys != f'{self._name}~2' else 1}"
+        importing = IMPORTING + old.generation
+        meta = self._meta(keys)
+        if meta and (meta["generation"] != importing or {k: meta[k] for k in _MADE_WITH} != _made_with(spec)):
+            raise IndexMismatch(
+                f"a migration of {self._name!r} to other tables was begun: finish it as it was begun, or delete "
+                f"the keys {keys}:*"
+            )
+        if not meta:
+            self._remove(keys)
+            self._client.hset(f"{keys}:meta", mapping={**fields_of(spec), "generation": importing})
+        return Inside(self._client, Layout(keys, spec), importing)
+
+    # Copy ---------------------------------------------------------------------------------------------------------
+
+    def _switched(self, old: Inside, new: Inside) -> bool:
+        """Copy, freeze, catch up and switch; False: something was taken down meanwhile, so once more."""
+        if not self._is_frozen():
+            while self._copy(old, new) > NEARLY:
+                pass
+            self._take_out(old, new)
+            self._exchange(old.generation, FROZEN + old.generation)
+        frozen = Inside(old.client, old.layout, FROZEN + old.generation)
+        self._copy(frozen, new)
+        if self._removed(old) != self._seen(new):
+            self._exchange(frozen.generation, old.generation)
+            return False
+        self._tell(Progress("switching", self._seq(new), self._seq(old)))
+        return self._switch(frozen, new)
+
+    def _is_frozen(self) -> bool:
+        return bool(self._client.hget(f"{self._name}:meta", "generation").startswith(FROZEN.encode()))
+
+    def _exchange(self, one: str, other: str) -> None:
+        """Give the live index another generation: freeze it, or let it go on."""
+        if self._client.eval(_EXCHANGE, 1, f"{self._name}:meta", one, other).decode() != other:
+            raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
+
+    def _copy(self, old: Inside, new: Inside) -> int:
+        """Copy what is in the log behind the last number copied; returns how many entries that were."""
+        copied = begun = self._seq(new)
+        for found in walk(old, copied + 1):
+            if not begun and found.begin > 1:  # what was before has been forgotten
+                copied = begun = found.begin - 1
+                self._client.hset(new.layout.meta, "seq", copied)
+            while (missing := found.begin - 1 - copied) > 0:  # forgotten before it was copied
+                self._load(new, [_gap(min(missing, LONGEST_GAP))])
+                copied += min(missing, LONGEST_GAP)
+            for at in range(0, len(found.entries), AT_ONCE):
+                self._load(new, [_argument(new, each) for each in found.entries[at : at + AT_ONCE]])
+            copied += len(found.entries)
+            self._tell(Progress("copying", copied, found.seq))
+        return copied - begun
+
+    def _load(self, new: Inside, arguments: list[bytes]) -> None:
+        new.run(_LOADING, *arguments)
+
+    def _seq(self, inside: Inside) -> int:
+        return int(self._client.hget(inside.layout.meta, "seq"))
+
+    def _take_out(self, old: Inside, new: Inside) -> None:
+        """Remove from the new index what was removed from the old one out of turn since it was copied."""
+        removed = self._removed(old)
+        if removed == self._seen(new):
+            return
+        live = _entries(old)
+        one = next(live, None)
+        for other in _entries(new):
+            while one and one.seq < other.seq:
+                one = next(live, None)
+            if one and one.seq == other.seq and other.record and not one.record:
+                take_down(new, [Found(other.fingerprint, other.record)])
+        self._client.hset(new.layout.meta, "removed_seen", removed)
+
+    def _removed(self, old: Inside) -> bytes:
+        """How many records were ever removed from the old index out of turn."""
+        found: bytes = self._client.hget(old.layout.meta, "removed") or b"0"
+        return found
+
+    def _seen(self, new: Inside) -> bytes:
+        """How many of these removals were looked for in the new one."""
+        found: bytes = self._client.hget(new.layout.meta, "removed_seen") or b"0"
+        return found
+
+    # Switch -------------------------------------------------------------------------------------------------------
+
+    def _switch(self, frozen: Inside, new: Inside) -> bool:
+        number = int(frozen.generation.removeprefix(FROZEN).partition("-")[0]) + 1
+        digest = str(fields_of(new.layout.spec)["generation"]).partition("-")[2]
+        arguments = [frozen.generation, new.generation, f"{number}-{digest}", new.layout.keys, frozen.layout.keys]
+        keys = [f"{self._name}:meta", new.layout.meta]
+        return bool(self._client.eval(_SWITCH, len(keys), *keys, *arguments))
+
+    def _clean_up(self) -> None:
+        retired = self._client.hget(f"{self._name}:meta", "retired")
+        if retired:
+            self._remove(retired.decode())
+            self._client.hdel(f"{self._name}:meta", "retired", "removed_seen")
+
+    def _remove(self, keys: str) -> None:
+        """Remove the tables, records and log of a generation."""
+        for kind in ("t*:*", "b*:*", "r:*", "x:*", "log"):
+            some: list[bytes] = []
+            for key in self._client.scan_iter(f"{keys}:{kind}", count=KEYS_AT_ONCE):
+                some.append(key)
+                if len(some) == KEYS_AT_ONCE:
+                    self._client.unlink(*some)
+                    some = []
+            if some:
+                self._client.unlink(*some)
+
+
+_MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
+
+
+def _made_with(spec: IndexSpec) -> dict[str, str]:
+    """What tells two specs of one index apart, as ns:meta has it."""
+    fields = fields_of(spec)
+    return {name: v.decode() if isinstance(v := fields[name], bytes) else str(v) for name in _MADE_WITH}
+
+
+def _gap(count: int) -> bytes:
+    return b"g" + count.to_bytes(SEQ_BYTES)
+
+
+def _argument(new: Inside, entry: Logged) -> bytes:
+    record = entry.record
+    if record is None:
+        return _gap(1)
+    page = new.layout.page(entry_of(record_row(new.layout, entry.fingerprint, record)), 0)
+    return b"r" + record.seq.to_bytes(SEQ_BYTES) + record.inserted_ms.to_bytes(TIME_BYTES) + page
+
+
+def _entries(inside: Inside, begin: int = 0) -> Iterator[Logged]:
+    for found in walk(inside, begin):
+        yield from found.entries

@@ -1,0 +1,92 @@
+"""`simhash-dedup index migrate`: other tables for a live index."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simhash.errors import DesignError
+from simhash.index import IndexSpec
+from simhash.index.layout import bucket_bits as fitting_bits
+from simhash.index.migration import Migration, Progress
+from simhash.tables import design as find_design
+from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.designs import automatic_design
+from worker.errors import SettingsError
+from worker.stores import connect, on_cluster
+
+TELL_SECONDS = 2.0
+
+
+@click.command()
+@click.option("--design", "name", metavar="NAME", help="permutation tables, or auto: by --documents and --k")
+@click.option("--documents", type=click.IntRange(1), help="lay it out for so many unique pages  [default: as it is]")
+@click.option("--bucket-bits", type=click.IntRange(1, 32), help="leading bits of a bucket  [default: by --documents]")
+@click.option("--k", type=click.IntRange(0, 7), help="with --design auto: find every pair within so many bits")
+@settings_options((*INDEX, *LOGGING))
+def migrate(
+    name: str | None,
+    documents: int | None,
+    bucket_bits: int | None,
+    k: int | None,
+    config: Path | None,
+    **flags: Any,
+) -> None:
+    """Give a live index other permutation tables, while workers go on.
+
+    The records are copied beside it; then, in one moment in which workers wait, the last ones, and the new tables take
+    over. No verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new
+    generation by themselves, others stop with a line that says so. Needs the memory of both until the old tables are
+    removed, at the end. Killed, it goes on where it was when it is started again with the same arguments.
+
+    \b
+      simhash-dedup index migrate --design 14 --documents 50000000
+      simhash-dedup index migrate --design auto --k 5
+      simhash-dedup index migrate --bucket-bits 18
+    """
+    if not (name or documents or bucket_bits):
+        raise SettingsError("say what to change: --design, --documents or --bucket-bits")
+    if k is not None and name != "auto":
+        raise SettingsError("--k chooses the tables of --design auto: give both")
+    settings = settings_of(config, flags)
+    if on_cluster(settings):
+        raise SettingsError("redis_url: an index on a Redis Cluster can not be migrated by this program")
+
+    def wanted(present: IndexSpec) -> IndexSpec:
+        rule, capacity = present.relation, documents or present.capacity
+        try:
+            design = rule.design
+            if name == "auto":
+                design = automatic_design(rule.design.k if k is None else k, design.bits, capacity)
+            elif name:
+                design = find_design(name, design.bits)
+            return IndexSpec(
+                present.profile,
+                replace(rule, design=design),
+                bucket_bits or fitting_bits(capacity, design),
+                capacity,
+            )
+        except DesignError as error:
+            raise SettingsError(f"design: {error}") from error
+
+    migration = Migration(connect(settings), settings.index_name, _teller())
+    done = migration.run(wanted)
+    click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
+
+
+def _teller() -> Callable[[Progress], None]:
+    """What writes a line of progress on standard error, when it is time for one."""
+    told = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL_SECONDS:
+            told = time.monotonic()
+            click.echo(f"{progress.step}: number {progress.copied:,} of {progress.last:,}", err=True)
+
+    return tell
