@@ -135,6 +135,7 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
     assert names <= {
         "simhash/index/redis.py",
         "simhash/index/faults.py",
+        "simhash/index/server.py",
         "worker/sentinel.py",
         "simhash/index/cluster/nodes.py",
         "simhash/index/cluster/opening.py",

@@ -12,8 +12,9 @@ from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
 from simhash.index.checking import check
 from simhash.index.cluster import open_cluster_index
-from simhash.index.redis import RedisIndex, existing_index, fields_of, open_index
+from simhash.index.redis import RedisIndex, existing_index, open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
+from simhash.index.specs import fields_of
 from simhash.index.takedowns import Found, take_down
 from simhash.index.transfer import exported, finish_import, loaded, opened_for_import
 from simhash.tables import design

@@ -15,8 +15,9 @@ from simhash.errors import DesignError, IndexMisconfigured, IndexMismatch, Profi
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
 from simhash.index.cluster import ClusterIndex, existing_cluster_index, open_cluster_index, translated_on_cluster
-from simhash.index.redis import RedisIndex, encoding_advice, existing_index, open_index
+from simhash.index.redis import RedisIndex, existing_index, open_index
 from simhash.index.safekeeping import Durability
+from simhash.index.server import encoding_advice
 from simhash.profile_file import SUFFIX, read_profile
 from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile

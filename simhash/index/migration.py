@@ -26,7 +26,7 @@ from simhash.index.faults import FROZEN, translated
 from simhash.index.inside import Inside
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import SEQ_BYTES, TIME_BYTES, Layout
-from simhash.index.redis import fields_of, spec_of
+from simhash.index.specs import fields_of, spec_of
 from simhash.index.takedowns import Found, take_down
 from simhash.index.transfer import entry_of, record_row
 from simhash.index.walking import Logged, walk

@@ -6,7 +6,6 @@ lies on, and translates between entries and the script's bytes. `safekeeping` kn
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections import deque
@@ -16,16 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 import redis
 
-from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
+from simhash.errors import IndexMismatch
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
 from simhash.index.calls import CallSize, Script
-from simhash.index.faults import FROZEN, BaseMoved
-from simhash.index.faults import translated as translated  # for those who open indexes of other kinds
+from simhash.index.faults import BaseMoved, translated
 from simhash.index.inside import Inside, source
 from simhash.index.interface import (
-    FORMAT,
     Answer,
     Duplicate,
     Entry,
@@ -40,7 +37,9 @@ from simhash.index.interface import (
 )
 from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, untagged
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
-from simhash.tables import Table, described
+from simhash.index.server import check_server
+from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
+from simhash.tables import Table
 
 CALL_WORK = 3500
 """Work after which the script leaves the rest of a call to the next one, about 5 ms: a page is 50, a candidate 1."""
@@ -370,7 +369,7 @@ def open_index(
         spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
         stored = _create(client, name, spec)
         found = spec_of(stored, name)
-        _refuse_frozen(stored)
+        refuse_frozen(stored)
         refuse_differences(name, found, spec, adopt_design)
         return RedisIndex(client, name, found, stored["generation"], retention, clock, durability, stored.get("keys"))
 
@@ -386,44 +385,8 @@ def existing_index(client: redis.Redis, name: str) -> RedisIndex:
         stored = _meta(client, name)
         if not stored:
             raise IndexMismatch(f"there is no index {name!r} on this Redis")
-        _refuse_frozen(stored)
+        refuse_frozen(stored)
         return RedisIndex(client, name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
-
-
-def check_server(client: redis.Redis) -> None:
-    """Refuse a server that would lose the index's keys.
-
-    Raises:
-        IndexMisconfigured: eviction is on, or the server is part of a cluster.
-    """
-    memory = client.info("memory")
-    policy = memory.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise IndexMisconfigured(
-            f"Redis has maxmemory-policy {policy}: it would drop parts of the index without a word; "
-            "set maxmemory-policy noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
-        )
-    if client.info("cluster").get("cluster_enabled"):
-        raise IndexMisconfigured(
-            "this Redis is part of a cluster: name it by a redis+cluster:// URL (rediss+cluster:// with TLS)"
-        )
-
-
-def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
-    """What in the server's settings makes the index larger than it need be; empty when nothing does."""
-    try:
-        settings = client.config_get("*list*", "*zip*")
-    except redis.ResponseError:
-        return []  # managed servers hide CONFIG
-    wanted = {"zset-max-@-entries": 128, "hash-max-@-value": longest_record}
-    advice = []
-    for pattern, least in wanted.items():
-        for kind in ("listpack", "ziplist"):
-            name = pattern.replace("@", kind)
-            if name in settings and int(settings[name]) < least:
-                advice.append(f"{name} is {settings[name]}: set it to {least} or more, or buckets take more memory")
-                break
-    return advice
 
 
 def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:
@@ -446,74 +409,6 @@ def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:
 
 def _meta(client: Any, name: str) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in client.hgetall(f"{name}:meta").items()}
-
-
-def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
-    """What ns:meta holds of an index that is made with this spec."""
-    relation = spec.relation
-    fields: dict[str, str | int | bytes] = {
-        "format": FORMAT,
-        "profile": _json.encode(spec.profile),
-        "bits": relation.design.bits,
-        "k": relation.design.k,
-        "reach": relation.reach,
-        "verifier_reach": _or_minus_one(relation.verifier_reach),
-        "verifier_bits": relation.verifier_bits,
-        "bands": relation.bands,
-        "design": _json.encode(relation.design.describe()),
-        "bucket_bits": spec.bucket_bits,
-        "capacity": spec.capacity,
-    }
-    digest = hashlib.blake2b(_json.encode({k: str(v) for k, v in fields.items()}), digest_size=6).hexdigest()
-    return fields | {"generation": f"1-{digest}", "seq": 0, "documents": 0}
-
-
-def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
-    """The spec in what ns:meta holds; IndexMismatch: it cannot be used."""
-    if stored["generation"].startswith("importing "):
-        raise IndexMismatch(f"index {name!r} is being imported: `simhash-dedup index import` finishes it")
-    if stored["format"] != str(FORMAT):
-        raise IndexMismatch(
-            f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "
-            "rebuild it from the verdict topic, or start a new index under another name"
-        )
-    verifier_reach = int(stored["verifier_reach"])
-    relation = Relation(
-        described(msgspec.json.decode(stored["design"])),
-        int(stored["reach"]),
-        None if verifier_reach < 0 else verifier_reach,
-        int(stored["verifier_bits"]),
-        int(stored["bands"]),
-    )
-    profile: dict[str, object] = msgspec.json.decode(stored["profile"])
-    return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
-
-
-def _refuse_frozen(stored: Mapping[str, str]) -> None:
-    if stored["generation"].startswith(FROZEN):
-        raise IndexUnreachable(
-            "the index is being migrated: this takes a moment; `simhash-dedup index migrate` ends it"
-        )
-
-
-def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:
-    pairs: dict[str, tuple[object, object]] = {
-        "reach": (found.relation.reach, wanted.relation.reach),
-        "verifier_reach": (found.relation.verifier_reach, wanted.relation.verifier_reach),
-        "bits": (found.relation.design.bits, wanted.relation.design.bits),
-        "verifier_bits": (found.relation.verifier_bits, wanted.relation.verifier_bits),
-        "bands": (found.relation.bands, wanted.relation.bands),
-    }
-    if not adopt_design:
-        pairs["design"] = (found.relation.design.name, wanted.relation.design.name)
-    differing = [f"{what}: index {a}, worker {b}" for what, (a, b) in pairs.items() if a != b]
-    recipe = msgspec.json.decode(_json.encode(wanted.profile))
-    for field in sorted(found.profile.keys() | recipe.keys()):
-        a, b = found.profile.get(field), recipe.get(field)
-        if a != b:
-            differing.append(f"profile {field}: index {a!r}, worker {b!r}")
-    if differing:
-        raise IndexMismatch(f"index {name!r} was made with other settings ({'; '.join(differing)})")
 
 
 def _or_minus_one(value: int | None) -> int:

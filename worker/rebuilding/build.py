@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from simhash.index import IndexSpec, Retention
+from simhash.index.faults import translated
 from simhash.index.inside import Inside
 from simhash.index.interface import FORMAT
-from simhash.index.redis import fields_of, translated
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, MarkRow, RecordRow
+from simhash.index.specs import fields_of
 from simhash.index.takedowns import take_down, under
 from simhash.index.transfer import entry_of, finish_import, loaded, opened_for_import
 from worker.rebuilding.collected import Collected, kept

@@ -13,7 +13,7 @@ from simhash.index.cluster.nodes import Nodes, translated_on_cluster
 from simhash.index.cluster.placement import claim_tag
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
-from simhash.index.redis import fields_of, refuse_differences, spec_of
+from simhash.index.specs import fields_of, refuse_differences, spec_of
 
 _CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end

@@ -11,7 +11,7 @@ import msgspec
 
 from simhash.index.checking import Findings
 from simhash.index.checking import check as check_index
-from simhash.index.redis import translated
+from simhash.index.faults import translated
 from worker.cli.index import opened
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options

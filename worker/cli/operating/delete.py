@@ -13,7 +13,8 @@ import click
 import msgspec
 
 from simhash.index.cluster import ClusterIndex
-from simhash.index.redis import RedisIndex, translated
+from simhash.index.faults import translated
+from simhash.index.redis import RedisIndex
 from simhash.index.rows import Takedown, encoded
 from simhash.index.takedowns import Found, of_urls, take_down, under
 from worker.cli.operating.telling import teller

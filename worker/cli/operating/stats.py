@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from simhash.index import IndexSpec, Record
-from simhash.index.redis import RedisIndex, translated
+from simhash.index.faults import translated
+from simhash.index.redis import RedisIndex
 from simhash.index.statistics import Kind, Statistics, statistics
 from worker.cli.index import opened
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options

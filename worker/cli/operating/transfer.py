@@ -11,8 +11,10 @@ import click
 import msgspec
 import zstandard
 
-from simhash.index.redis import RedisIndex, fields_of, translated
+from simhash.index.faults import translated
+from simhash.index.redis import RedisIndex
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
+from simhash.index.specs import fields_of
 from simhash.index.transfer import exported, finish_import, loaded, opened_for_import, spec_in
 from worker.cli.index import opened
 from worker.cli.operating.telling import teller
