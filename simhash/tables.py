@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import msgspec
+
 from simhash.errors import DesignError
 
 
@@ -133,6 +135,16 @@ class Design:
         }
 
 
+class _Described(msgspec.Struct):
+    """What `Design.describe` gives."""
+
+    name: str
+    bits: int
+    k: int
+    radius: int
+    tables: list[tuple[int, list[tuple[int, int]]]]
+
+
 def described(data: dict[str, object]) -> Design:
     """The design that `Design.describe` gave as `data`.
 
@@ -140,14 +152,11 @@ def described(data: dict[str, object]) -> Design:
         DesignError: the data is no design.
     """
     try:
-        bits = int(data["bits"])  # type: ignore[call-overload]
-        tables = tuple(
-            Table(bits, tuple(Block(*block) for block in blocks), prefix)
-            for prefix, blocks in data["tables"]  # type: ignore[attr-defined]
-        )
-        return Design(str(data["name"]), bits, int(data["k"]), tables, int(data["radius"]))  # type: ignore[call-overload]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DesignError(f"not the description of a design: {error!r}") from error
+        found = msgspec.convert(data, _Described)
+    except msgspec.ValidationError as error:
+        raise DesignError(f"not the description of a design: {error}") from error
+    tables = (Table(found.bits, tuple(Block(*b) for b in blocks), prefix) for prefix, blocks in found.tables)
+    return Design(found.name, found.bits, found.k, tuple(tables), found.radius)
 
 
 def cut(start: int, width: int, parts: int) -> tuple[Block, ...]:
