@@ -7,10 +7,11 @@ also what a stalled worker is told late must be the committed verdict.
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import redis
 
@@ -20,8 +21,11 @@ from simhash.index.cluster import ClusterIndex
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.cluster.placement import Placement
 from simhash.index.layout import Layout, tagged
+from tests.stream import until
 
-SECONDS = 60.0
+SECONDS = 120.0
+MOVES = 8
+"""Slots that are moved during a run."""
 
 
 class Crashed(Exception):
@@ -165,7 +169,9 @@ def moving(slots: Sequence[int]) -> Callable[[Crowd], None]:
 
     def move(crowd: Crowd) -> None:
         random = Random(crowd.random.random())
-        while not crowd.group.ended():
+        for _ in range(MOVES):
+            if crowd.group.ended():
+                return
             move_slot(crowd.client, random.choice(slots), random)
 
     return move
@@ -184,12 +190,29 @@ def move_slot(client: redis.RedisCluster, slot: int, random: Random) -> None:
         nodes[source].execute_command("MIGRATE", host, port, "", 0, 5000, "KEYS", *keys)
     for name in (target, source, *nodes):
         nodes[name].execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
+    until(lambda: all(agreed(node, slot, ids[target]) for node in nodes.values()), f"the cluster to know slot {slot}")
+
+
+def agreed(node: redis.Redis, slot: int, owner: str) -> bool:
+    """Whether a primary knows whose a slot is, and no two primaries are of one epoch any more.
+
+    A move takes a new epoch without asking. Two primaries may have taken the same one; while they have, a late word of
+    an earlier move can give a slot back to whom it was taken from, and what was migrated is out of sight.
+    """
+    rows = {row["node_id"]: row for row in node.execute_command("CLUSTER NODES").values()}
+    epochs = [row["epoch"] for row in rows.values()]
+    return slot in slots_of(rows[owner]) and len(set(epochs)) == len(epochs)
 
 
 def owned(node: redis.Redis) -> set[int]:
     """The slots that a primary has."""
     (own,) = [row for row in node.execute_command("CLUSTER NODES").values() if "myself" in row["flags"]]
-    return {slot for ends in own["slots"] if ends[0].isdecimal() for slot in range(int(ends[0]), int(ends[-1]) + 1)}
+    return slots_of(own)
+
+
+def slots_of(row: Mapping[str, Any]) -> set[int]:
+    """The slots in a row of CLUSTER NODES; those that are moving stand there in another form."""
+    return {slot for ends in row["slots"] if ends[0].isdecimal() for slot in range(int(ends[0]), int(ends[-1]) + 1)}
 
 
 def partitioned(pages: Sequence[Entry], count: int) -> dict[Partition, list[Entry]]:
