@@ -24,7 +24,7 @@ from simhash.index.layout import Layout, tagged
 from tests.stream import until
 
 SECONDS = 120.0
-MOVES = 8
+MOVES = 4
 """Slots that are moved during a run."""
 
 
