@@ -117,8 +117,11 @@ class Crowd:
 
     def run(self, workers: int, *others) -> None:
         """Run until all is committed; `others` are called in threads of their own, with this, until then."""
-        threads = [threading.Thread(target=self._work, args=(Random(self.random.random()),)) for _ in range(workers)]
-        threads += [threading.Thread(target=other, args=(self,)) for other in others]
+        threads = [
+            threading.Thread(target=self._work, args=(Random(self.random.random()),), daemon=True)
+            for _ in range(workers)
+        ]
+        threads += [threading.Thread(target=other, args=(self,), daemon=True) for other in others]
         for thread in threads:
             thread.start()
         for thread in threads:
