@@ -39,7 +39,7 @@ def exported(inside: Inside, partitions: Sequence[Partition]) -> Iterator[AnyRow
         for partition in partitions:
             pipe.hgetall(inside.layout.journal(partition))
         (seq, documents), *journals = pipe.execute()
-    yield _index_row(inside, int(seq), int(documents))
+    yield index_row(inside.layout.spec, inside.generation, int(seq), int(documents))
     records = 0
     for row in _record_rows(inside, int(seq)):
         records += 1
@@ -50,13 +50,13 @@ def exported(inside: Inside, partitions: Sequence[Partition]) -> Iterator[AnyRow
     yield EndRow(records, marks, len(rest) - marks)
 
 
-def _index_row(inside: Inside, seq: int, documents: int) -> IndexRow:
-    spec = inside.layout.spec
+def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> IndexRow:
+    """The first row of an index with that spec, in that state."""
     rule = spec.relation
     return IndexRow(
         export=EXPORT_FORMAT,
         format=FORMAT,
-        generation=inside.generation,
+        generation=generation,
         profile=dict(spec.profile),
         design=rule.design.describe(),
         reach=rule.reach,

@@ -13,11 +13,10 @@ import msgspec
 from simhash.index import IndexSpec, Retention
 from simhash.index.faults import translated
 from simhash.index.inside import Inside
-from simhash.index.interface import FORMAT
-from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, MarkRow, RecordRow
+from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow, RecordRow
 from simhash.index.specs import fields_of
 from simhash.index.takedowns import take_down, under
-from simhash.index.transfer import entry_of, finish_import, loaded, opened_for_import
+from simhash.index.transfer import entry_of, finish_import, index_row, loaded, opened_for_import
 from worker.rebuilding.collected import Collected, kept
 
 
@@ -78,19 +77,4 @@ def _take_down(inside: Inside, collected: Collected) -> None:
 
 def _head(spec: IndexSpec, generation: str) -> IndexRow:
     """The same for each run of one rebuild, however much more was told meanwhile: so they know each other."""
-    rule = spec.relation
-    return IndexRow(
-        export=EXPORT_FORMAT,
-        format=FORMAT,
-        generation=generation,
-        profile=dict(spec.profile),
-        design=rule.design.describe(),
-        reach=rule.reach,
-        verifier_reach=rule.verifier_reach,
-        verifier_bits=rule.verifier_bits,
-        bands=rule.bands,
-        bucket_bits=spec.bucket_bits,
-        capacity=spec.capacity,
-        seq=0,
-        documents=0,
-    )
+    return index_row(spec, generation, seq=0, documents=0)
