@@ -2,9 +2,10 @@
 
 import kafka.errors as errors
 import pytest
+from kafka.admin import MemberToRemove
 from kafka.partitioner.default import murmur2
 
-from tests.stream import Stream, json_page, until
+from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
 from worker.kafka import Session, Slot
 from worker.kafka.connect import translated
@@ -81,6 +82,26 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
         session.close()
 
 
+def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_server, name):
+    """One that stood still and wakes up learns it from its heartbeat, perhaps in the middle of a transaction."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(0, "a page")])
+    session = Session(settings_of(stream), name)
+    try:
+        (gained,) = until(lambda: session.poll(0.5, 10).gained, "an assignment")
+        consumer = session._consumer  # polled no more: as when a worker is busy with its batch
+        with closing_admin(stream.bootstrap_servers) as admin:
+            admin.remove_group_members(name, [MemberToRemove(member_id=consumer.group_metadata().member_id)])
+        until(lambda: consumer.group_metadata().generation_id < 0, "a heartbeat is refused")
+        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
+        with pytest.raises(BatchAborted, match="no member"):
+            session.send(out, {gained.partition: 1}, lambda step: None)
+    finally:
+        session.close()
+    assert stream.committed() == []
+
+
 @pytest.mark.parametrize("alike", [True, False])
 def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_server, redis_server, name, alike):
     """Whoever joins pages with verdicts finds both in partitions of one number; else the key decides."""
@@ -92,6 +113,7 @@ def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_
     session = Session(settings_of(verdicts), name)
     keys = [f"https://example.org/{n}".encode() for n in range(12)]
     try:
+        until(lambda: session.poll(0.5, 10).gained, "an assignment")
         out = [Outgoing(verdicts.verdict_topic, key, b"{}", [], n % 3) for n, key in enumerate(keys)]
         session.send(out, {}, lambda step: None)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,17 @@ class BaseMoved(IndexFault):
     """The index is judged beside another base now; the message is its generation."""
 
 
+_NOT_NOW = (
+    redis.OutOfMemoryError,
+    redis.ReadOnlyError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+)
+"""Memory full; a replica, as after a failover; no primary. The driver has taken the first word off their messages."""
+_IN_SCRIPT = re.compile(r"Error running script .*? -(?=[A-Z]+ )")
+"""What Redis 6 puts before an error within a script."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the driver's errors into IndexFaults."""
@@ -38,16 +50,21 @@ def translated() -> Iterator[None]:
         raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise IndexUnreachable(f"Redis does not answer: {error}") from error
+    except _NOT_NOW as error:
+        raise IndexUnreachable(f"Redis cannot take writes now: {error}") from error
+    except redis.exceptions.NoPermissionError as error:
+        raise IndexMisconfigured(f"Redis refuses: {error}") from error
     except redis.ResponseError as error:
         raise _fault(str(error)) from error
     except redis.RedisError as error:
         raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
 
 
-_RETRIABLE = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
+_RETRIABLE = ("BUSY", "NOREPLICAS", "MISCONF", "OOM", "READONLY", "MASTERDOWN")
 
 
 def _fault(message: str) -> IndexFault:
+    message = _IN_SCRIPT.sub("", message, count=1)
     kind, _, rest = message.partition(" ")
     if kind == "STALE":
         journal, _, mark = rest.rpartition(" ")
@@ -74,10 +91,8 @@ def _fault(message: str) -> IndexFault:
             f"Redis was restarted, restored or failed over (replication id {left}, now {now}), and on_server_change is "
             f"stop: if nothing was lost, simhash-dedup index accept says so. Otherwise: {_REBUILD}"
         )
-    if kind in _RETRIABLE or "OOM command not allowed" in message:
+    if kind in _RETRIABLE:
         return IndexUnreachable(f"Redis cannot take writes now: {message}")
-    if kind in ("NOAUTH", "NOPERM", "WRONGPASS"):
-        return IndexMisconfigured(f"Redis refuses: {message}")
     return IndexFault(f"Redis: {message}")
 
 

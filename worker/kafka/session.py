@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import kafka.errors as errors
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerGroupMetadata, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
@@ -127,7 +127,7 @@ class Session:
             try:
                 self._send_all(outgoing)
                 on_step("sent")
-                group = self._consumer.group_metadata()
+                group = self._membership()
                 positions = {
                     TopicPartition(*p): OffsetAndMetadata(offset, receipt, -1) for p, offset in offsets.items()
                 }
@@ -162,6 +162,17 @@ class Session:
         """Leave the group and abort what is open."""
         self._producer.close(timeout=5)
         self._consumer.close(autocommit=False, timeout_ms=5000)
+
+    def _membership(self) -> ConsumerGroupMetadata:
+        """What the broker knows this member by, if it still is one.
+
+        A member that was given up (it stood still too long) loses number and name as soon as a heartbeat is refused,
+        and offsets that come with neither are taken from anybody, as from clients that know no groups.
+        """
+        group = self._consumer.group_metadata()
+        if group.generation_id < 0 or not group.member_id:
+            raise errors.CommitFailedError("this worker is no member of its group any more")
+        return group
 
     def _poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         try:

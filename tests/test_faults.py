@@ -1,0 +1,56 @@
+"""What a Redis says that cannot take writes for now, in the words of Redis 7 and of Redis 6 (the embedded one)."""
+
+import pytest
+import redis
+
+from simhash.errors import IndexMisconfigured, IndexUnreachable
+from simhash.index.redis import open_index
+from simhash.tables import design
+from tests.pages import PAGES, entry, relation
+from tests.servers import running_redis
+from worker.embedded import embedded_redis
+
+
+@pytest.fixture(scope="module", params=["Redis 7", "Redis 6"])
+def server(request, tmp_path_factory):
+    """A client of a Redis of our own."""
+    if request.param == "Redis 6":
+        with embedded_redis(None) as client:
+            yield client
+        return
+    with running_redis(tmp_path_factory.mktemp("redis")) as made, redis.Redis.from_url(made.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+        (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]),
+        (["CONFIG", "SET", "min-replicas-to-write", "1"], ["CONFIG", "SET", "min-replicas-to-write", "0"]),
+    ],
+    ids=["memory full", "a replica", "too few replicas"],
+)
+def test_what_will_pass_is_waited_for(server, name, before, after):
+    """A worker that took it for final would end; with --processes, all of them."""
+    index = open_index(server, name, {}, relation(design("4")), 1000)
+    first = index.check_and_insert([entry(1, 1)], {PAGES: 0})
+    server.execute_command(*before)
+    with pytest.raises(IndexUnreachable):
+        index.check_and_insert([entry(1, 1), entry(2, 2**40)], {PAGES: 1})
+    server.execute_command(*after)
+    index.present([])
+    assert index.mark(PAGES) == 0
+    assert index.check_and_insert([entry(1, 1)], {PAGES: 0}) == first
+    assert index.documents() == 1
+
+
+def test_a_permission_that_is_missing_is_said(server, name):
+    index = open_index(server, name, {}, relation(design("4")), 1000)
+    index.check_and_insert([entry(1, 1)], {PAGES: 0})
+    server.execute_command("ACL", "SETUSER", "default", "-evalsha")
+    try:
+        with pytest.raises(IndexMisconfigured, match="evalsha"):
+            index.check_and_insert([entry(2, 2**40)], {PAGES: 0})
+    finally:
+        server.execute_command("ACL", "SETUSER", "default", "+@all")
