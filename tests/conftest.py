@@ -9,6 +9,7 @@ import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
 
+from tests.backends import KINDS, Backend
 from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
@@ -64,3 +65,18 @@ def cluster_client(cluster: list[RedisServer]) -> Iterator[redis.RedisCluster]:
 def name() -> str:
     """A name that no other test uses: for an index, a topic, a group."""
     return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=KINDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """One primary, and a cluster: what a test of both kinds of index is run on."""
+    return backend_of(request, request.param)
+
+
+def backend_of(request: pytest.FixtureRequest, kind: str) -> Backend:
+    """The session's server of a kind."""
+    if kind == "cluster":
+        nodes = request.getfixturevalue("cluster")
+        url = "redis+cluster://" + ",".join(node.address for node in nodes)
+        return Backend(request.getfixturevalue("cluster_client"), url, True)
+    return Backend(request.getfixturevalue("client"), request.getfixturevalue("redis_server").url, False)

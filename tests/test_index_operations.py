@@ -12,13 +12,14 @@ from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
 from simhash.index.checking import check
 from simhash.index.cluster import open_cluster_index
-from simhash.index.redis import RedisIndex, existing_index, open_index
+from simhash.index.redis import open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
-from simhash.index.specs import fields_of
-from simhash.index.takedowns import Found, take_down
-from simhash.index.transfer import exported, finish_import, loaded, opened_for_import
+from simhash.index.takedowns import Found
+from simhash.index.transfer import exported, loaded
 from simhash.tables import design
-from tests.crowded_cluster import Crashed
+from tests.backends import KINDS
+from tests.conftest import backend_of
+from tests.crowded_cluster import Crashed, assert_whole
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.test_cluster import held_up
 from worker.cli.main import commands
@@ -54,24 +55,24 @@ def test_a_takedown_comes_back_from_its_line():
 
 
 @pytest.fixture
-def filled(client, name):
+def filled(backend, name):
     """An index with bands, near neighbours, short pages, gaps in its log, a beginning that was forgotten, a journal."""
+    return filled_on(backend, name)
+
+
+def filled_on(backend, name):
     random = Random(5)
-    index = open_index(client, name, {"name": "p"}, RULE, 400, Retention(max_documents=80), lambda: 1_000_000)
+    index = backend.open(name, RULE, 400, Retention(max_documents=80), {"name": "p"}, lambda: 1_000_000)
     pages = banded(crowd(200, random), 2, random)
     index.check_and_insert(pages[:120], {})
     index.check_and_insert(pages[120:], {PAGES: 110})
     some = [Found(fingerprint, record) for fingerprint, record in index.scan() if record.seq % 7 == 0]
-    assert all(take_down(index.inside, some))
+    assert backend.operations(index).take_down(some) == len(some)
     return index
 
 
-def whole(index):
-    return check(index.inside, lambda _: None).violations == []
-
-
-def rows_of(index):
-    return list(exported(index.inside, list(index.partitions())))
+def rows_of(backend, index):
+    return list(exported(backend.operations(index)))
 
 
 def run(*arguments):
@@ -81,18 +82,36 @@ def run(*arguments):
     return found
 
 
+def place(backend, name):
+    """The flags that name an index."""
+    return "--redis-url", backend.url, "--index-name", name
+
+
+def whole(backend, index):
+    if backend.clustered:
+        assert_whole(backend.client, index, index.inside.name)
+        return True
+    return check(index.inside, lambda _: None).violations == []
+
+
 # Export and import
 
 
-def test_an_imported_index_is_the_exported_one(client, redis_server, filled, name, tmp_path):
-    """The same rows come out of it, it is whole, and it answers as the first one does; retention included."""
-    file, other = tmp_path / "index.jsonl.zst", f"{name}-b"
-    shown = run("export", file, "--redis-url", redis_server.url, "--index-name", name)
+@pytest.fixture(params=KINDS)
+def other(request):
+    """Where an index is moved to, in turn."""
+    return backend_of(request, request.param)
+
+
+def test_an_imported_index_is_the_exported_one(backend, other, filled, name, tmp_path):
+    """The same rows come out of it, it is whole, and it answers as the first one does; whatever kinds the two are."""
+    file, copied = tmp_path / "index.jsonl.zst", f"{name}-b"
+    shown = run("export", file, *place(backend, name))
     assert shown.output.startswith(f"{filled.documents():,} records, 1 marks and 90 decisions")
-    assert run("import", file, "--redis-url", redis_server.url, "--index-name", other).exit_code == 0
-    copy = existing_index(client, other)
-    assert whole(copy)
-    assert rows_of(copy) == rows_of(filled)
+    assert run("import", file, *place(other, copied)).exit_code == 0
+    copy = other.existing(copied)
+    assert whole(other, copy)
+    assert rows_of(other, copy) == rows_of(backend, filled)
     assert copy.spec == filled.spec
     assert copy.documents() == filled.documents()
     assert copy.mark(PAGES) == 110
@@ -101,18 +120,18 @@ def test_an_imported_index_is_the_exported_one(client, redis_server, filled, nam
     more = [*again, *banded(crowd(100, random, first=200), 2, random)]
     kept = Retention(max_documents=80)
     answers = [
-        open_index(client, each, {"name": "p"}, RULE, 400, kept, lambda: 1_000_000).check_and_insert(more, {})
-        for each in (name, other)
+        each.open(named, RULE, 400, kept, {"name": "p"}, lambda: 1_000_000).check_and_insert(more, {})
+        for each, named in ((backend, name), (other, copied))
     ]
-    assert answers[0] == answers[1]
-    assert whole(copy)
-    assert whole(filled)
+    assert [a.decision for a in answers[0]] == [a.decision for a in answers[1]]
+    assert whole(other, copy)
+    assert whole(backend, filled)
     assert sorted(map(repr, copy.scan())) == sorted(map(repr, filled.scan()))
 
 
-def test_an_export_has_the_state_of_one_moment(client, filled):
+def test_an_export_has_the_state_of_one_moment(backend, filled):
     """What workers store while the rows are read is not in them, nor is its journal."""
-    rows = exported(filled.inside, list(filled.partitions()))
+    rows = exported(backend.operations(filled))
     head = next(rows)
     filled.check_and_insert([entry(5000, 1 << 63)], {PAGES: 150})
     rest = list(rows)
@@ -121,76 +140,73 @@ def test_an_export_has_the_state_of_one_moment(client, filled):
     assert rest[-1] == EndRow(len([r for r in rest if isinstance(r, RecordRow)]), 1, 90)
 
 
-def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(client, filled, name, monkeypatch):
-    rows = rows_of(filled)
+def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(backend, filled, name, monkeypatch):
+    rows = rows_of(backend, filled)
     monkeypatch.setattr(transfer, "AT_ONCE", 10)
     other = f"{name}-b"
 
     def start(some):
-        inside = opened_for_import(client, other, rows[0], fields_of(filled.spec))
-        return inside, loaded(inside, rows[0], some, lambda _: None)
+        store = backend.store(other, rows[0])
+        return store, loaded(store, rows[0], some, lambda _: None)
 
     with pytest.raises(IndexMismatch, match="cut off"):
         start(rows[1:40])
-    for opened in (
-        lambda: existing_index(client, other),
-        lambda: open_index(client, other, {"name": "p"}, RULE, 400),
-    ):
+    for opened in (lambda: backend.existing(other), lambda: backend.open(other, RULE, 400, profile={"name": "p"})):
         with pytest.raises(IndexMismatch, match="being imported"):
             opened()
     different = msgspec.structs.replace(rows[0], seq=rows[0].seq + 1)
     with pytest.raises(IndexMismatch, match="not empty"):
-        opened_for_import(client, other, different, fields_of(filled.spec))
-    inside, end = start(rows[1:])
+        backend.store(other, different)
+    store, end = start(rows[1:])
     assert end == rows[-1]
-    finish_import(inside, rows[0])
-    assert rows_of(existing_index(client, other)) == rows
-    assert whole(existing_index(client, other))
+    store.release(rows[0].generation)
+    assert rows_of(backend, backend.existing(other)) == rows
+    assert whole(backend, backend.existing(other))
 
 
-def test_an_import_is_refused_where_it_would_mix_two_indexes(client, redis_server, filled, name, tmp_path):
+def test_an_import_is_refused_where_it_would_mix_two_indexes(backend, filled, name, tmp_path):
     file = tmp_path / "index.jsonl"
-    assert run("export", file, "--redis-url", redis_server.url, "--index-name", name).exit_code == 0
+    assert run("export", file, *place(backend, name)).exit_code == 0
     with pytest.raises(IndexMismatch, match="not empty"):
-        run("import", file, "--redis-url", redis_server.url, "--index-name", name)
-    open_index(client, f"{name}-b", {"name": "other"}, RULE, 400)
+        run("import", file, *place(backend, name))
+    backend.open(f"{name}-b", RULE, 400, profile={"name": "other"})
     with pytest.raises(IndexMismatch, match="made for something else"):
-        run("import", file, "--redis-url", redis_server.url, "--index-name", f"{name}-b")
+        run("import", file, *place(backend, f"{name}-b"))
     file.write_bytes(file.read_bytes()[:-30])
     with pytest.raises(InputError, match="is no row"):
-        run("import", file, "--redis-url", redis_server.url, "--index-name", f"{name}-c")
+        run("import", file, *place(backend, f"{name}-c"))
     file.write_text('{"row":"end","records":0,"marks":0,"journal":0}\n')
     with pytest.raises(InputError, match="does not begin"):
-        run("import", file, "--redis-url", redis_server.url, "--index-name", f"{name}-d")
+        run("import", file, *place(backend, f"{name}-d"))
 
 
-def test_an_empty_index_is_moved_too(client, name, redis_server, tmp_path):
-    open_index(client, name, {}, RULE, 400)
+def test_an_empty_index_is_moved_too(backend, name, tmp_path):
+    backend.open(name, RULE, 400)
     file = tmp_path / "index.jsonl"
     for command, of in (("export", name), ("import", f"{name}-b")):
-        assert run(command, file, "--redis-url", redis_server.url, "--index-name", of).exit_code == 0
-    copy = existing_index(client, f"{name}-b")
-    assert whole(copy)
+        assert run(command, file, *place(backend, of)).exit_code == 0
+    copy = backend.existing(f"{name}-b")
+    assert whole(backend, copy)
     assert copy.check_and_insert([entry(0, 1)], {})[0].decision.seq == 1
 
 
 # Takedowns
 
 
-def test_deleted_pages_leave_nothing_behind_and_are_judged_afresh(client, redis_server, name, tmp_path):
-    index = open_index(client, name, {}, RULE, 400)
+def test_deleted_pages_leave_nothing_behind_and_are_judged_afresh(backend, name, tmp_path):
+    index = backend.open(name, RULE, 400)
     pages = [entry(0, 77, 0), entry(1, 77, (1 << 128) - 1), entry(2, None), entry(3, (1 << 64) - 1, 5)]
     first = index.check_and_insert(pages, {PAGES: 0})
     assert index.documents() == 4
     takedowns = tmp_path / "takedowns.jsonl"
-    flags = ("--redis-url", redis_server.url, "--index-name", name, "--takedowns", takedowns)
+    flags = (*place(backend, name), "--takedowns", takedowns)
     (tmp_path / "urls").write_text(f"{pages[2].url}\n\n")
     shown = run("delete", pages[0].url, "http://nowhere/", "--from", tmp_path / "urls", *flags)
     assert shown.exit_code == 1
     assert "not in the index: http://nowhere/" in shown.output
     assert "2 pages removed, 2 left" in shown.output
     assert {record.seq for _, record in index.scan()} == {2, 4}
-    assert whole(index)
+    assert whole(backend, index)
     rows = [decoded_takedown(line) for line in takedowns.read_bytes().splitlines()]
     assert {(row.url, row.seq, row.observation) for row in rows} == {
         (pages[n].url, n + 1, pages[n].observation[:8].hex()) for n in (0, 2)
@@ -199,18 +215,18 @@ def test_deleted_pages_leave_nothing_behind_and_are_judged_afresh(client, redis_
     again = [entry(10, 77, 0, digest=pages[0].digest), entry(11, None, digest=pages[2].digest), entry(12, 77, 1)]
     decisions = [answer.decision for answer in index.check_and_insert(again, {PAGES: 4})]
     assert [summary(decision) for decision in decisions] == [("unique", 5), ("unique", 6), ("duplicate", 5)]
-    assert whole(index)
+    assert whole(backend, index)
 
 
-def test_a_dry_run_removes_nothing(client, redis_server, filled, name):
+def test_a_dry_run_removes_nothing(backend, filled, name):
     _, record = next(filled.scan())
-    before = rows_of(filled)
-    shown = run("delete", record.url, "--dry-run", "--redis-url", redis_server.url, "--index-name", name)
+    before = rows_of(backend, filled)
+    shown = run("delete", record.url, "--dry-run", *place(backend, name))
     assert f"would remove seq {record.seq}" in shown.output
-    assert rows_of(filled) == before
+    assert rows_of(backend, filled) == before
 
 
-def test_pages_are_found_by_their_verdicts_without_a_search(client, redis_server, filled, name, tmp_path, monkeypatch):
+def test_pages_are_found_by_their_verdicts_without_a_search(backend, filled, name, tmp_path, monkeypatch):
     stored = sorted(filled.scan(), key=lambda each: each[1].seq)
     some = [next(each for each in stored if (each[0] is None) is short) for short in (True, False)]
     lines = [
@@ -223,23 +239,24 @@ def test_pages_are_found_by_their_verdicts_without_a_search(client, redis_server
         for fingerprint, record in some
     ]  # fmt: skip
     (tmp_path / "v.jsonl").write_bytes(b"\n".join(map(encode, lines)))
-    monkeypatch.setattr(RedisIndex, "scan", None)
+    monkeypatch.setattr(type(filled), "scan", None)
     urls = [record.url for _, record in some]
-    flags = ("--redis-url", redis_server.url, "--index-name", name, "--verdicts", tmp_path / "v.jsonl")
+    flags = (*place(backend, name), "--verdicts", tmp_path / "v.jsonl")
     shown = run("delete", *urls, *flags)
     assert shown.exit_code == 0, shown.output
     assert "2 pages removed" in shown.output
     assert "not published" in shown.output
-    assert whole(filled)
+    monkeypatch.undo()
+    assert whole(backend, filled)
 
 
-def test_takedowns_are_published(client, redis_server, kafka_server, filled, name):
+def test_takedowns_are_published(backend, kafka_server, filled, name):
     _, record = next(filled.scan())
     topic = f"{name}.takedowns"
     kafka = ("--bootstrap-servers", kafka_server.bootstrap_servers, "--takedown-topic", topic)
     with KafkaAdminClient(bootstrap_servers=kafka_server.bootstrap_servers) as admin:
         admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
-    shown = run("delete", record.url, "--redis-url", redis_server.url, "--index-name", name, *kafka)
+    shown = run("delete", record.url, *place(backend, name), *kafka)
     assert shown.exit_code == 0, shown.output
     consumer = KafkaConsumer(
         topic,
@@ -255,7 +272,10 @@ def test_takedowns_are_published(client, redis_server, kafka_server, filled, nam
 
 # Statistics and the commands
 
+on_one_primary = pytest.mark.parametrize("backend", ["primary"], indirect=True)
 
+
+@on_one_primary
 def test_statistics_of_all_buckets_are_exact(client, redis_server, filled, name):
     shown = run("stats", "--json", "--sample", 10**6, "--redis-url", redis_server.url, "--index-name", name)
     found = msgspec.json.decode(shown.output)
@@ -284,6 +304,7 @@ def test_statistics_of_some_buckets_are_near_those_of_all(client, redis_server, 
     assert tables["entries"] == pytest.approx(16_000, rel=0.1)
 
 
+@on_one_primary
 def test_the_check_command_says_what_is_wrong_and_fails(client, redis_server, filled, name):
     flags = ("--redis-url", redis_server.url, "--index-name", name)
     shown = run("check", *flags)
@@ -297,6 +318,7 @@ def test_the_check_command_says_what_is_wrong_and_fails(client, redis_server, fi
     assert [invariant for invariant, _ in found["violations"]] == ["documents"]
 
 
+@on_one_primary
 def test_an_index_on_one_primary_has_no_claims(redis_server, filled, name):
     shown = run("claims", "--redis-url", redis_server.url, "--index-name", name)
     assert shown.exit_code == 0

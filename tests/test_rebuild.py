@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import msgspec
@@ -10,7 +11,8 @@ import redis
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
-from simhash.index.redis import existing_index, open_index
+from simhash.index.layout import bucket_bits
+from simhash.index.redis import existing_index
 from simhash.tables import design
 from tests.pages import crowd, relation
 from tests.servers import running_redis
@@ -54,28 +56,23 @@ def told(page, decision, written_ms=1_000):
 
 
 @pytest.fixture
-def original(client, name):
+def original(backend, name):
     """An index, and the verdicts that were told of it."""
-    index = open_index(client, name, {}, RULE, 1000)
+    index = backend.open(name, RULE)
     pages = crowd(400, Random(3))
     answers = index.check_and_insert(pages, {})
     return index, [told(page, answer.decision) for page, answer in zip(pages, answers, strict=True)]
 
 
-def rebuilt(client, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None):
+def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None):
     """The index called `name`, made from these."""
-    spec = existing_spec(client, name)
+    spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
     with Sorted() as unique:
         collected = Collected(PROFILE, frozenset(takedowns), unique)
         for _ in collected.add_all(answered):
             pass
-        build(Target(client, name, spec, retention or Retention()), collected, on_record)
-    return existing_index(client, name), collected
-
-
-def existing_spec(client, name):
-    probe = open_index(client, f"{name}-probe", {}, RULE, 1000)
-    return IndexSpec({}, RULE, probe.spec.bucket_bits, 1000)
+        build(Target(partial(backend.store, name), spec, retention or Retention()), collected, on_record)
+    return backend.existing(name), collected
 
 
 def contents(index):
@@ -98,24 +95,24 @@ def shuffled(answered, seed=1):
     return Random(seed).sample(answered, len(answered))
 
 
-def test_a_rebuilt_index_has_the_same_contents_and_gives_the_same_answers(client, name, original):
+def test_a_rebuilt_index_has_the_same_contents_and_gives_the_same_answers(backend, name, original):
     index, answered = original
-    again, _ = rebuilt(client, f"{name}-2", shuffled(answered))
+    again, _ = rebuilt(backend, f"{name}-2", shuffled(answered))
     assert contents(again) == contents(index)
     fresh = crowd(300, Random(8), first=1000)
     assert [*map(without_time, answers(again, fresh))] == [*map(without_time, answers(index, fresh))]
 
 
-def test_times_of_insertion_are_those_of_the_verdicts(client, name, original):
+def test_times_of_insertion_are_those_of_the_verdicts(backend, name, original):
     _, answered = original
-    again, _ = rebuilt(client, f"{name}-2", answered)
+    again, _ = rebuilt(backend, f"{name}-2", answered)
     written = {each.verdict.seq: each.written_ms for each in answered if each.verdict.seq}
     assert {record.seq: record.inserted_ms for _, record in again.scan()} == written
 
 
-def test_marks_are_behind_all_that_was_answered_and_the_journal_is_empty(client, name, original):
+def test_marks_are_behind_all_that_was_answered_and_the_journal_is_empty(backend, name, original):
     _, answered = original
-    again, _ = rebuilt(client, f"{name}-2", [*answered, Settled("pages", 0, 900), Settled("pages", 1, 4)])
+    again, _ = rebuilt(backend, f"{name}-2", [*answered, Settled("pages", 0, 900), Settled("pages", 1, 4)])
     assert again.marks() == {Partition("pages", 0): 901, Partition("pages", 1): 5}
     assert not any(again.journalled(position) for position in [p.position for p in crowd(400, Random(3))])
 
@@ -124,7 +121,7 @@ class Killed(Exception):
     """What ends a rebuild in the middle."""
 
 
-def test_a_rebuild_that_was_killed_goes_on_where_it_was(client, name, original, monkeypatch):
+def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original, monkeypatch):
     index, answered = original
     monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
     numbers = []
@@ -136,25 +133,25 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_was(client, name, original, 
 
     for _ in range(2):
         with pytest.raises(Killed):
-            rebuilt(client, f"{name}-2", answered, on_record=kill)
-    again, _ = rebuilt(client, f"{name}-2", answered, on_record=kill)
+            rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    again, _ = rebuilt(backend, f"{name}-2", answered, on_record=kill)
     assert numbers == sorted(set(numbers))
     assert contents(again) == contents(index)
 
 
-def test_a_half_built_index_is_refused_by_workers(client, name, original):
+def test_a_half_built_index_is_refused_by_workers(backend, name, original):
     _, answered = original
 
     def kill(seq, _):
         raise Killed
 
     with pytest.raises(Killed):
-        rebuilt(client, f"{name}-2", answered, on_record=kill)
+        rebuilt(backend, f"{name}-2", answered, on_record=kill)
     with pytest.raises(IndexMismatch, match="imported"):
-        open_index(client, f"{name}-2", {}, RULE, 1000)
+        backend.open(f"{name}-2", RULE)
 
 
-def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(client, name, original):
+def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(backend, name, original):
     index, answered = original
     gone = [each.verdict for each in answered if each.verdict.seq][3:20:4]
     observations = {verdict.observation[:16] for verdict in gone}
@@ -163,26 +160,26 @@ def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(client, na
         raise Killed
 
     with pytest.raises(Killed):
-        rebuilt(client, f"{name}-2", answered, on_record=kill)
-    again, collected = rebuilt(client, f"{name}-2", answered, observations)
+        rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    again, collected = rebuilt(backend, f"{name}-2", answered, observations)
     assert len(collected.taken_down) == len(gone)
     seqs = {verdict.seq for verdict in gone}
     assert contents(again) == [each for each in contents(index) if each[1].seq not in seqs]
     assert answers(again, crowd(50, Random(9), first=2000, short_share=1))
 
 
-def test_retention_is_honoured(client, name, original):
+def test_retention_is_honoured(backend, name, original):
     index, answered = original
     whole = contents(index)
-    again, _ = rebuilt(client, f"{name}-2", answered, retention=Retention(max_documents=50))
+    again, _ = rebuilt(backend, f"{name}-2", answered, retention=Retention(max_documents=50))
     assert contents(again) == whole[-50:]
     assert answers(again, crowd(1, Random(77), first=5000))[0].seq == whole[-1][1].seq + 1
-    none_left, _ = rebuilt(client, f"{name}-3", answered, retention=Retention(max_age_ms=1000))
+    none_left, _ = rebuilt(backend, f"{name}-3", answered, retention=Retention(max_age_ms=1000))
     assert contents(none_left) == []
     assert answers(none_left, crowd(1, Random(77), first=5000))[0].seq == whole[-1][1].seq + 1
 
 
-def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_page(client, name, original):
+def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_page(backend, name, original):
     """An announced rewind tells the same again; a Redis that had lost its end gave numbers a second time."""
     index, answered = original
     unique = [each for each in answered if each.verdict.seq]
@@ -191,16 +188,16 @@ def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_pag
     doubled = [
         told(page, Unique(seq), written_ms=900_000) for page, seq in zip(other, (last - 1, last - 1, last), strict=True)
     ]
-    again, collected = rebuilt(client, f"{name}-2", [*doubled, *answered, *shuffled(unique)])
+    again, collected = rebuilt(backend, f"{name}-2", [*doubled, *answered, *shuffled(unique)])
     assert collected.counts.renumbered == 3
     assert contents(again)[: len(unique)] == contents(index)
     assert [record.url for _, record in contents(again)[len(unique) :]] == [page.url for page in other]
 
 
-def test_verdicts_of_another_profile_are_left_out(client, name, original):
+def test_verdicts_of_another_profile_are_left_out(backend, name, original):
     _, answered = original
     others = [Told(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]]
-    again, collected = rebuilt(client, f"{name}-2", [*others, *answered[100:]])
+    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]])
     assert collected.counts.other_profile == 100
     assert again.documents() == sum(1 for each in answered[100:] if each.verdict.seq)
 

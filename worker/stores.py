@@ -14,8 +14,18 @@ from redis.retry import Retry
 from simhash.errors import DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
-from simhash.index.cluster import ClusterIndex, existing_cluster_index, open_cluster_index, translated_on_cluster
+from simhash.index.cluster import (
+    ClusterIndex,
+    ClusterOperations,
+    existing_cluster_index,
+    open_cluster_index,
+    opened_on_cluster_for_import,
+    translated_on_cluster,
+)
+from simhash.index.operations import Operations, Store
+from simhash.index.primary import PrimaryOperations, opened_for_import
 from simhash.index.redis import RedisIndex, existing_index, open_index
+from simhash.index.rows import IndexRow
 from simhash.index.safekeeping import Durability
 from simhash.index.server import encoding_advice
 from simhash.profile_file import SUFFIX, read_profile
@@ -202,6 +212,22 @@ def found_index(settings: Settings) -> RedisIndex | ClusterIndex:
     if on_cluster(settings):
         return existing_cluster_index(connect_cluster(settings), settings.index_name)
     return existing_index(connect(settings), settings.index_name)
+
+
+def operations(index: RedisIndex | ClusterIndex) -> Operations:
+    """What operators do with an index."""
+    return ClusterOperations(index.inside) if isinstance(index, ClusterIndex) else PrimaryOperations(index)
+
+
+def opened_store(settings: Settings, head: IndexRow) -> Store:
+    """The index that the settings name, to be filled with the rows behind `head`.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.primary.opened_for_import`.
+    """
+    if on_cluster(settings):
+        return opened_on_cluster_for_import(connect_cluster(settings), settings.index_name, head)
+    return opened_for_import(connect(settings), settings.index_name, head)
 
 
 def _refuse_on_cluster(settings: Settings) -> None:

@@ -350,3 +350,8 @@ def tagged(digest: str) -> bytes:
 def untagged(digest: bytes) -> str:
     """The inverse of `tagged`."""
     return f"{_NAMES[digest[:1]]}:{digest[1:].hex()}"
+
+
+def literal(text: str) -> str:
+    """A part of a key as itself in a MATCH pattern."""
+    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in text)

@@ -35,7 +35,7 @@ from simhash.index.interface import (
     Retention,
     Unique,
 )
-from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, untagged
+from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, literal, untagged
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.index.server import check_server
 from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
@@ -153,7 +153,7 @@ class RedisIndex:
         """Every partition that the index has a journal of; slow on large indexes."""
         start = f"{self._layout.name}:j:"
         with translated():
-            keys = [key.decode() for key in self._client.scan_iter(f"{_escaped(start)}*", count=1000)]
+            keys = [key.decode() for key in self._client.scan_iter(f"{literal(start)}*", count=1000)]
         for topic, _, number in (key.removeprefix(start).rpartition(":") for key in sorted(set(keys))):
             yield Partition(topic, int(number))
 
@@ -192,11 +192,11 @@ class RedisIndex:
         """See `Index.scan`."""
         layout = self._layout
         with translated():
-            for key in self._client.scan_iter(f"{_escaped(layout.keys)}:r:*", count=1000):
+            for key in self._client.scan_iter(f"{literal(layout.keys)}:r:*", count=1000):
                 for field, value in self._client.hgetall(key).items():
                     for record in layout.records_in(value):
                         yield int.from_bytes(field), record
-            for key in self._client.scan_iter(f"{_escaped(layout.keys)}:x:*", count=1000):
+            for key in self._client.scan_iter(f"{literal(layout.keys)}:x:*", count=1000):
                 for field, value in self._client.hgetall(key).items():
                     yield None, layout.record(value, untagged(field))
 
@@ -413,8 +413,3 @@ def _meta(client: Any, name: str) -> dict[str, str]:
 
 def _or_minus_one(value: int | None) -> int:
     return -1 if value is None else value
-
-
-def _escaped(name: str) -> str:
-    """A name as a literal in a MATCH pattern."""
-    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in name)

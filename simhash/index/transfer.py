@@ -1,50 +1,45 @@
 """An index out of Redis and into it: the rows of `rows`, read from a live index and stored in an empty one.
 
-Out: marks, journals and the last number are read in one step; then the records up to that number along the log. So
-what a later page changed is not in the rows, and a page that the rows do not know is above their marks.
+Out: marks, journals and the last number are read in one step; then the records up to that number. So what a later page
+changed is not in the rows, and a page that the rows do not know is above their marks.
 
 In: the new index takes the generation of the old one. Until the last row it has a name for its generation that no
-worker knows, and each step leaves in `seq` how far it came: an import that was ended goes on from there.
+worker knows, and each step leaves in it how far it came: an import that was ended goes on from there.
+
+What was read from a primary may be stored on a cluster, and the other way round: rows say nothing of tables.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from simhash.errors import IndexFault, IndexMismatch
-from simhash.index.inside import Inside
+from simhash.errors import IndexMismatch
 from simhash.index.interface import FORMAT, Entry, IndexSpec, Partition, Record, Relation
-from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout
+from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout
+from simhash.index.operations import Gap, Operations, Step, Store
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
-from simhash.index.walking import walk
 from simhash.tables import described
 
 AT_ONCE = 100
 """Records stored by one call."""
 LONGEST_GAP = 1000
-"""Entries of the log that one gap stands for, so that no call is long."""
-_LOADING = ("judging", "loading")
+"""Numbers that one gap stands for, so that no call is long."""
 
 
 # Out -----------------------------------------------------------------------------------------------------------------
 
 
-def exported(inside: Inside, partitions: Sequence[Partition]) -> Iterator[AnyRow]:
-    """The rows of an index; `partitions`: those that it has journals of."""
-    with inside.client.pipeline(transaction=True) as pipe:
-        pipe.hmget(inside.layout.meta, "seq", "documents")
-        for partition in partitions:
-            pipe.hgetall(inside.layout.journal(partition))
-        (seq, documents), *journals = pipe.execute()
-    yield index_row(inside.layout.spec, inside.generation, int(seq), int(documents))
+def exported(index: Operations) -> Iterator[AnyRow]:
+    """The rows of an index."""
+    seq, documents, journals = index.moment()
+    yield index_row(index.layout.spec, index.generation, seq, documents)
     records = 0
-    for row in _record_rows(inside, int(seq)):
+    for fingerprint, record in index.records(seq):
         records += 1
-        yield row
-    rest = [row for pair in zip(partitions, journals, strict=True) for row in _journal_rows(*pair)]
+        yield record_row(index.layout, fingerprint, record)
+    rest = [row for partition in sorted(journals) for row in _journal_rows(partition, journals[partition])]
     yield from rest
     marks = sum(isinstance(row, MarkRow) for row in rest)
     yield EndRow(records, marks, len(rest) - marks)
@@ -70,15 +65,6 @@ def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> Ind
     )
 
 
-def _record_rows(inside: Inside, last: int) -> Iterator[RecordRow]:
-    for found in walk(inside, last=last):
-        for entry in found.entries:
-            if entry.damaged:
-                raise IndexFault(f"record {entry.seq} cannot be read: `simhash-dedup index check` says what is damaged")
-            if entry.record and entry.seq <= last:
-                yield record_row(inside.layout, entry.fingerprint, entry.record)
-
-
 def record_row(layout: Layout, fingerprint: int | None, record: Record) -> RecordRow:
     """A record as a row."""
     return RecordRow(
@@ -94,7 +80,7 @@ def record_row(layout: Layout, fingerprint: int | None, record: Record) -> Recor
     )
 
 
-def _journal_rows(partition: Partition, fields: dict[bytes, bytes]) -> Iterator[MarkRow | JournalRow]:
+def _journal_rows(partition: Partition, fields: Mapping[bytes, bytes]) -> Iterator[MarkRow | JournalRow]:
     if b"mark" in fields:
         yield MarkRow(*partition, int(fields[b"mark"]))
     for field, value in sorted(fields.items()):
@@ -125,17 +111,41 @@ def name_of_import(row: IndexRow) -> str:
     return f"importing {hashlib.blake2b(encoded(row), digest_size=8).hexdigest()}"
 
 
-def loaded(inside: Inside, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:
+def resumes(name: str, stored: Mapping[str, str], head: IndexRow) -> bool:
+    """Whether a part of the rows behind `head` is in the index called `name`.
+
+    Args:
+        stored: what its meta holds; nothing: there is no such index.
+
+    Raises:
+        IndexMismatch: it holds something else.
+    """
+    if stored.get("generation") == name_of_import(head):
+        return True
+    if stored and (stored.get("seq") != "0" or stored["generation"] != head.generation):
+        raise IndexMismatch(
+            f"index {name!r} is not empty, or was made for something else (generation {stored['generation']}, "
+            f"{stored.get('documents')} documents; the rows: {head.generation}): import under another --index-name"
+        )
+    return False
+
+
+def refuse_journals(name: str, keys: Iterator[object]) -> None:
+    """Raise IndexMismatch if an index that is to be filled has one of these keys of journals."""
+    if next(keys, None) is not None:
+        raise IndexMismatch(f"index {name!r} has journals: import under another --index-name")
+
+
+def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:
     """Store all rows behind `head` in an index that is empty, or into which a part of them was stored before.
 
     Args:
-        inside: opened under `name_of_import(head)`.
         on_record: is told the seq of the last record stored, now and then.
 
     Raises:
         IndexMismatch: the rows are not all there, not in order, or somebody else writes to the index.
     """
-    loader = _Loader(inside)
+    loader = _Loader(store)
     counts: Counter[type[AnyRow]] = Counter()
     for row in rows:
         if isinstance(row, EndRow):
@@ -159,31 +169,29 @@ def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:
 class _Loader:
     """Stores rows, some at a time."""
 
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-        self._stored = int(inside.client.hget(inside.layout.meta, "seq"))
-        self._last = self._stored  # the last number that has a place in the log, or will have with the next call
-        self._width = inside.layout.fingerprint_bytes
-        self._waiting: list[bytes] = []
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stored = store.stored
+        self._last = self._stored  # the last number that is stored, or will be with the next call
+        self._waiting: list[Step] = []
 
     def take(self, row: RecordRow | MarkRow | JournalRow) -> bool:
         """Store this row, now or with the next ones; True: now."""
         if isinstance(row, RecordRow):
             return self._take_record(row)
         self._flush()
-        key = self._inside.layout.journal(Partition(row.topic, row.partition))
+        partition = Partition(row.topic, row.partition)
         if isinstance(row, MarkRow):
-            self._inside.client.hset(key, "mark", str(row.offset))
+            self._store.set_mark(partition, row.offset)
         else:
-            value = bytes.fromhex(row.observation + row.answer)
-            self._inside.client.hset(key, row.offset.to_bytes(OFFSET_BYTES), value)
+            self._store.set_journal(partition, row.offset, bytes.fromhex(row.observation + row.answer))
         return True
 
     def finish(self, head: IndexRow) -> None:
         """Store what waits; give out the last number."""
         self._flush()
-        if not self._last:  # no record at all: the log is empty
-            self._inside.client.hset(self._inside.layout.meta, "seq", head.seq)
+        if not self._last:  # no record at all
+            self._store.give_out(head.seq)
             return
         self._fill(head.seq + 1)
         self._flush()
@@ -192,32 +200,27 @@ class _Loader:
         if row.seq <= self._stored:
             return False  # an earlier run came as far as this
         if not self._last:
-            self._begin(row.seq)
+            self._store.begin(row.seq)  # what was before has been forgotten
+            self._last = row.seq - 1
         self._fill(row.seq)
-        number = row.seq.to_bytes(SEQ_BYTES) + row.inserted_ms.to_bytes(TIME_BYTES)
-        self._waiting.append(b"r" + number + self._inside.layout.page(entry_of(row), 0))
+        self._waiting.append(row)
         self._last = row.seq
         if len(self._waiting) < AT_ONCE:
             return False
         self._flush()
         return True
 
-    def _begin(self, seq: int) -> None:
-        """Number from here on: what was before has been forgotten."""
-        self._inside.client.hset(self._inside.layout.meta, "seq", seq - 1)
-        self._last = seq - 1
-
     def _fill(self, seq: int) -> None:
-        """Leave gaps in the log up to the number before this one."""
+        """Leave gaps up to the number before this one."""
         while (missing := seq - 1 - self._last) > 0:
             count = min(missing, LONGEST_GAP)
-            self._waiting.append(b"g" + count.to_bytes(SEQ_BYTES))
+            self._waiting.append(Gap(count))
             self._last += count
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._inside.run(_LOADING, *self._waiting)
+            self._store.store(self._waiting)
         self._waiting = []
 
 
@@ -234,33 +237,3 @@ def entry_of(row: RecordRow) -> Entry:
         id=row.id,
         fetched_at=row.fetched_at,
     )
-
-
-def opened_for_import(client: Any, name: str, head: IndexRow, fields: dict[str, Any]) -> Inside:
-    """The index called `name`, empty or half imported, under the generation that it has meanwhile.
-
-    Args:
-        fields: what ns:meta is to hold.
-
-    Raises:
-        IndexMismatch: it holds something else.
-    """
-    layout = Layout(name, spec_in(head))
-    importing = name_of_import(head)
-    stored = {key.decode(): value.decode() for key, value in client.hgetall(layout.meta).items()}
-    if stored.get("generation") == importing:
-        return Inside(client, layout, importing)
-    if stored and (stored.get("seq") != "0" or stored["generation"] != head.generation):
-        raise IndexMismatch(
-            f"index {name!r} is not empty, or was made for something else (generation {stored['generation']}, "
-            f"{stored.get('documents')} documents; the rows: {head.generation}): import under another --index-name"
-        )
-    if next(client.scan_iter(f"{name}:j:*", count=1000), None) is not None:
-        raise IndexMismatch(f"index {name!r} has journals: import under another --index-name")
-    client.hset(layout.meta, mapping={**fields, "generation": importing})
-    return Inside(client, layout, importing)
-
-
-def finish_import(inside: Inside, head: IndexRow) -> None:
-    """Give the index to the workers."""
-    inside.client.hset(inside.layout.meta, "generation", head.generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
 from worker.settings import Settings
-from worker.stores import configured_profile, configured_relation, connect, on_cluster, retention
+from worker.stores import configured_profile, configured_relation, opened_store, retention
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 NAMES = (
@@ -63,12 +64,10 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
       simhash-dedup rebuild --from verdicts.jsonl.zst --takedowns takedowns.jsonl --index-name dedup2
     """
     settings = settings_of(config, flags)
-    if on_cluster(settings):
-        raise SettingsError("redis_url: an index on a Redis Cluster can not be rebuilt by this program")
     profile = configured_profile(settings)
     relation = configured_relation(settings, profile)
     spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
-    target = Target(connect(settings), settings.index_name, spec, retention(settings))
+    target = Target(partial(opened_store, settings), spec, retention(settings))
     tell = _teller()
     with Sorted() as unique:
         collected = Collected(f"{profile.name}/{profile.version}", taken_down(settings, takedowns), unique)

@@ -207,7 +207,7 @@ class Claims:
         """
         rows = [r.seq.to_bytes(SEQ_BYTES) + self._placement.meeting_of(r.key) + r.key for r in removals]
         nonce, *replies = self._call("retire", *rows)
-        return nonce, [_nonces(reply[1:]) if reply[:1] == b"r" else None for reply in replies]
+        return nonce, [nonces(reply[1:]) if reply[:1] == b"r" else None for reply in replies]
 
     def retired(self, nonce: int, seqs: Sequence[int]) -> Window:
         """Say that records have been removed."""
@@ -247,10 +247,11 @@ def _reply(reply: bytes) -> Reply:
 
 def _numbered(data: bytes) -> Numbered:
     at = 1 + 6 * data[0]
-    return Numbered(_nonces(data[1:at]), data[at:])
+    return Numbered(nonces(data[1:at]), data[at:])
 
 
-def _nonces(data: bytes) -> list[int]:
+def nonces(data: bytes) -> list[int]:
+    """Nonces, 6 bytes each."""
     return [int.from_bytes(data[at : at + 6]) for at in range(0, len(data), 6)]
 
 

@@ -25,17 +25,16 @@ from simhash.index.cluster.claims import (
     Busy,
     Claim,
     Claimed,
-    Claims,
     Journalled,
     Numbered,
     Removal,
     Taken,
     Window,
 )
+from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
 from simhash.index.cluster.nodes import Nodes, TakenOver
-from simhash.index.cluster.placement import Placement
-from simhash.index.cluster.reading import Reader
+from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
 from simhash.index.interface import (
     Answer,
@@ -49,7 +48,7 @@ from simhash.index.interface import (
     Retention,
     Unique,
 )
-from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
+from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES
 
 MAX_CALL_PAGES = 100
 EXPIRE_PER_PAGE = 2
@@ -82,17 +81,14 @@ class ClusterIndex:
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
     ) -> None:
+        self._inside = Inside.of(nodes, name, spec, generation, clock)
         self._nodes = nodes
-        self._name = name
-        self._generation = generation
-        self._told = 0
-        self._reading: frozenset[Partition] = frozenset()
-        self._layout = Layout(name, spec)
-        self._placement = Placement(name, spec, self._layout)
-        self._claims = Claims(nodes.claims, name, generation, self._placement, self._layout, clock)
-        self._reader = Reader(nodes, self._placement, self._layout)
+        self._layout, self._placement = self._inside.layout, self._inside.placement
+        self._claims, self._reader = self._inside.claims, self._inside.reader
         self._remover = Remover(nodes, self._placement, self._claims, self._reader, retention)
         self._retention = retention
+        self._told = 0
+        self._reading: frozenset[Partition] = frozenset()
 
     @property
     def spec(self) -> IndexSpec:
@@ -102,7 +98,12 @@ class ClusterIndex:
     @property
     def generation(self) -> str:
         """What the index said of itself when it was opened."""
-        return self._generation
+        return self._inside.generation
+
+    @property
+    def inside(self) -> Inside:
+        """For what operators do with an index: see `simhash.index.cluster.operations`."""
+        return self._inside
 
     def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         """See `Index.check_and_insert`; in several parts when the batch is large.
@@ -124,13 +125,8 @@ class ClusterIndex:
 
     def marks(self) -> dict[Partition, int]:
         """The committed mark of every partition that the index has seen."""
-        found = {}
-        for key in self._nodes.keys(self._claims.journals):
-            mark = self._nodes.field(key, "mark")
-            if mark is not None:
-                topic, _, number = key.removeprefix(self._claims.journals).rpartition(":")
-                found[Partition(topic, int(number))] = int(mark)
-        return found
+        found = {partition: self._nodes.field(key, "mark") for partition, key in self._inside.journals().items()}
+        return {partition: int(mark) for partition, mark in found.items() if mark is not None}
 
     def rewind(self, partition: Partition, offset: int) -> None:
         """See `Index.rewind`."""
@@ -152,10 +148,10 @@ class ClusterIndex:
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """See `Index.scan`."""
         for kind in ("r", "x"):
-            for key in self._nodes.keys(f"{{{self._name}:", f"}}:{kind}:"):
+            for key in self._nodes.keys(f"{{{self._inside.name}:", f"}}:{kind}:"):
                 for field, value in self._nodes.hash(key).items():
                     for stored in self._reader.records(field, value):
-                        yield int.from_bytes(field) if kind == "r" else None, stored.record
+                        yield fingerprint_of(field), stored.record
 
     def ping(self) -> None:
         """See `Index.ping`."""
@@ -163,14 +159,14 @@ class ClusterIndex:
 
     def receipt(self) -> str:
         """See `Index.receipt`: the generation and the largest number told. It attests the claim slot alone."""
-        return f"{self._generation} {self._told}" if self._told else ""
+        return f"{self.generation} {self._told}" if self._told else ""
 
     def present(self, receipts: Iterable[str]) -> None:
         """See `Index.present`."""
         for receipt in receipts:
             generation, _, seq = receipt.partition(" ")
             given = int(self._nodes.field(self._claims.meta, "seq") or 0)
-            if generation == self._generation and int(seq) > given:
+            if generation == self.generation and int(seq) > given:
                 raise IndexLost(
                     f"the index lacks pages whose verdicts were committed: number {seq} was given, and the last it "
                     f"knows is {given}: the primary of its claim slot was flushed, restored or failed over. Stop all "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from itertools import groupby
@@ -14,10 +14,16 @@ from redis.exceptions import AskError, ClusterError, NoScriptError, RedisCluster
 from simhash.errors import IndexFault, IndexMisconfigured, IndexUnreachable
 from simhash.index.cluster.placement import GROUPS, Operation, Placement
 from simhash.index.faults import translated
+from simhash.index.layout import literal
 
 _FOLDER = resources.files("simhash.index.cluster")
 CLAIMS = _FOLDER.joinpath("claims.lua").read_text(encoding="utf-8")
 GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
+_HASHES = """
+local found = {}
+for n = 1, #KEYS do found[n] = redis.call('HGETALL', KEYS[n]) end
+return found
+"""
 FIRST_KEY = 2
 _PASSING = (ClusterError, TryAgainError, AskError)
 """A cluster that is being formed, fails over or moves slots: later it answers."""
@@ -40,7 +46,15 @@ class Nodes:
 
     def claims(self, keys: Sequence[str], arguments: Sequence[bytes | str | int]) -> Any:
         """Call claims.lua."""
-        return self._each([[self._sha(CLAIMS), len(keys), *keys, *arguments]])[0]
+        return self.script(CLAIMS, keys, arguments)
+
+    def script(self, source: str, keys: Sequence[str], arguments: Sequence[bytes | str | int]) -> Any:
+        """Call a script whose keys lie in one slot."""
+        return self._each([[self._sha(source), len(keys), *keys, *arguments]])[0]
+
+    def hashes(self, keys: Sequence[str]) -> list[dict[bytes, bytes]]:
+        """Whole hashes of one slot, at one moment."""
+        return [dict(zip(flat[::2], flat[1::2], strict=True)) for flat in self.script(_HASHES, keys, [])]
 
     def read(self, placement: Placement, operations: Sequence[Operation]) -> list[Any]:
         """What each operation finds, in their order."""
@@ -62,10 +76,14 @@ class Nodes:
             found: bytes | None = self._client.hget(key, field)
             return found
 
-    def set_field(self, key: str, field: str, value: str) -> None:
+    def set_field(self, key: str, field: str | bytes, value: str | bytes) -> None:
         """Set a field of a hash."""
+        self.set_fields(key, {field: value})
+
+    def set_fields(self, key: str, fields: Mapping[Any, str | bytes | int]) -> None:
+        """Set fields of a hash."""
         with translated_on_cluster():
-            self._client.hset(key, field, value)
+            self._client.hset(key, mapping=fields)
 
     def hash(self, key: str) -> dict[bytes, bytes]:
         """A whole hash."""
@@ -75,7 +93,7 @@ class Nodes:
 
     def keys(self, start: str, middle: str = "") -> Iterator[str]:
         """All keys that begin with `start` and have `middle` behind it, on all primaries."""
-        pattern = f"{_literal(start)}*{_literal(middle)}{'*' if middle else ''}"
+        pattern = f"{literal(start)}*{literal(middle)}{'*' if middle else ''}"
         with translated_on_cluster():
             for key in self._client.scan_iter(pattern, count=1000):
                 yield key.decode()
@@ -131,7 +149,7 @@ class Nodes:
 
     def _load_again(self) -> None:
         """A primary has joined, or has been restarted."""
-        for script in (CLAIMS, GROUP):
+        for script in self._shas:
             self._client.script_load(script)
 
 
@@ -155,8 +173,3 @@ def translated_on_cluster() -> Iterator[None]:
         if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_TAKEN_OVER):
             raise TakenOver(str(error.__cause__)) from error
         raise
-
-
-def _literal(text: str) -> str:
-    """A text as itself in a MATCH pattern."""
-    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in text)

@@ -40,8 +40,7 @@ def open_cluster_index(
     """
     check_cluster(client)
     spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
-    fields = fields_of(spec) | {"first": 1, "floor": 1, "nonce": 0}
-    stored = _meta(client, name, _CREATE, *(value for pair in fields.items() for value in pair))
+    stored = _meta(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
     found = spec_of(stored, name)
     refuse_differences(name, found, spec, adopt_design)
     return ClusterIndex(Nodes(client), name, found, stored["generation"], retention, clock)
@@ -58,6 +57,11 @@ def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterInde
     if not stored:
         raise IndexMismatch(f"there is no index {name!r} on this Redis Cluster")
     return ClusterIndex(Nodes(client), name, spec_of(stored, name), stored["generation"])
+
+
+def new_fields(spec: IndexSpec) -> dict[str, str | int | bytes]:
+    """What the meta of a new index holds."""
+    return fields_of(spec) | {"first": 1, "floor": 1, "nonce": 0}
 
 
 def check_cluster(client: redis.RedisCluster) -> None:

@@ -90,3 +90,8 @@ class Reader:
 def named(key: bytes) -> int | bytes:
     """A fingerprint as a number, a tagged digest as it is."""
     return key if is_digest(key) else int.from_bytes(key)
+
+
+def fingerprint_of(key: bytes) -> int | None:
+    """The fingerprint; None: it is a tagged digest."""
+    return None if is_digest(key) else int.from_bytes(key)

@@ -13,17 +13,16 @@ import click
 import msgspec
 
 from simhash.index.cluster import ClusterIndex
-from simhash.index.faults import translated
 from simhash.index.redis import RedisIndex
 from simhash.index.rows import Takedown, encoded
-from simhash.index.takedowns import Found, of_urls, take_down, under
+from simhash.index.takedowns import Found, of_urls
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
 from worker.kafka.takedowns import publish
 from worker.settings import Settings
-from worker.stores import found_index
+from worker.stores import found_index, operations
 from worker.verdict import decode
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -65,14 +64,12 @@ def delete(
         raise SettingsError("give a URL, or --from a file of them")
     settings = settings_of(config, flags)
     index = found_index(settings)
-    with translated():
-        found = _found(index, wanted, verdicts)
+    found = _found(index, wanted, verdicts)
     for each in found:
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
-        with translated():
-            done = _removed(index, found)
+        done = operations(index).take_down(found)
         click.echo(f"{done:,} pages removed, {index.documents():,} left")
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:
@@ -80,21 +77,11 @@ def delete(
     sys.exit(1 if missing else 0)
 
 
-def _removed(index: RedisIndex | ClusterIndex, found: list[Found]) -> int:
-    """How many were there to be removed."""
-    if isinstance(index, ClusterIndex):
-        return index.forget([each.record.seq for each in found])
-    return sum(take_down(index.inside, found))
-
-
 def _found(index: RedisIndex | ClusterIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
-    if verdicts is None or isinstance(index, ClusterIndex):
+    if verdicts is None:
         return list(of_urls(_told(index.scan(), index.documents()), urls))
-    return [
-        found
-        for fingerprint, digest in _places(verdicts, urls)
-        for found in under(index.inside, fingerprint, digest, urls)
-    ]
+    under = operations(index).under
+    return [found for place in _places(verdicts, urls) for found in under(*place, urls)]
 
 
 def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:

@@ -11,17 +11,14 @@ import click
 import msgspec
 import zstandard
 
-from simhash.index.faults import translated
-from simhash.index.redis import RedisIndex
+from simhash.index.operations import Operations
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
-from simhash.index.specs import fields_of
-from simhash.index.transfer import exported, finish_import, loaded, opened_for_import, spec_in
-from worker.cli.index import opened
+from simhash.index.transfer import exported, loaded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
-from worker.stores import connect
+from worker.stores import found_index, opened_store, operations
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 LEVEL = 3
@@ -40,21 +37,20 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
       simhash-dedup index export index.jsonl.zst
       simhash-dedup index import index.jsonl.zst --redis-url redis://new:6379/0
     """
-    index = opened(settings_of(config, flags))
+    index = found_index(settings_of(config, flags))
     beside = file.with_name(f"{file.name}.partial")
     try:
-        with translated(), _written(beside, file.suffix == ".zst") as out:
-            end = _export(index, out)
+        with _written(beside, file.suffix == ".zst") as out:
+            end = _export(operations(index), index.documents(), out)
         os.replace(beside, file)
     except OSError as error:
         raise InputError(f"{beside} cannot be written: {error.strerror}") from error
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}")
 
 
-def _export(index: RedisIndex, out: IO[bytes]) -> EndRow:
+def _export(index: Operations, total: int, out: IO[bytes]) -> EndRow:
     tell, records, last = teller(), 0, EndRow(0, 0, 0)
-    total = index.documents()
-    for row in exported(index.inside, list(index.partitions())):
+    for row in exported(index):
         out.write(encoded(row))
         if isinstance(row, RecordRow):
             records += 1
@@ -91,11 +87,9 @@ def import_(file: Path, config: Path | None, **flags: Any) -> None:
     if not isinstance(head, IndexRow):
         raise InputError(f"{file} does not begin with the row of an index")
     tell = teller()
-    with translated():
-        spec = spec_in(head)
-        inside = opened_for_import(connect(settings), settings.index_name, head, fields_of(spec))
-        end = loaded(inside, head, rows, lambda seq: tell(f"importing: number {seq:,} of {head.seq:,}"))
-        finish_import(inside, head)
+    store = opened_store(settings, head)
+    end = loaded(store, head, rows, lambda seq: tell(f"importing: number {seq:,} of {head.seq:,}"))
+    store.release(head.generation)
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {settings.index_name}")
 
 

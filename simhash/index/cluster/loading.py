@@ -1,0 +1,166 @@
+"""An index on a cluster that is filled with rows: see `simhash.index.operations.Store`.
+
+No script sees all that a stretch of records is written to. So the claim slot first keeps a plan of it; then the groups
+are written; then one step in the claim slot counts the stretch in and drops the plan. Who goes on after a kill carries
+the plan out once more, with its former writers barred: a stretch is stored whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from simhash.errors import IndexMismatch
+from simhash.index.cluster.claims import nonces
+from simhash.index.cluster.inside import Inside
+from simhash.index.cluster.nodes import Nodes, TakenOver
+from simhash.index.cluster.opening import check_cluster, new_fields
+from simhash.index.cluster.operations import OnCluster
+from simhash.index.cluster.placement import Operation, claim_tag
+from simhash.index.interface import Partition
+from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES
+from simhash.index.operations import Gap, Step
+from simhash.index.rows import IndexRow, RecordRow
+from simhash.index.transfer import entry_of, name_of_import, refuse_journals, resumes, spec_in
+
+LOADING = resources.files("simhash.index.cluster").joinpath("loading.lua").read_text(encoding="utf-8")
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A record whose digest comes again: it was over when it did, and its place is taken."""
+
+    seq: int
+    key: bytes
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A stretch that is being stored: its records, numbers that have none, records that are lost over it; its end."""
+
+    rows: list[RecordRow]
+    gaps: list[int]
+    passed: list[Passed]
+    last: int
+
+
+class ClusterStore(OnCluster):
+    """See `simhash.index.operations.Store`. Made by `opened_on_cluster_for_import`.
+
+    Raises (all methods): IndexMismatch: another program fills this index.
+    """
+
+    def __init__(self, inside: Inside) -> None:
+        super().__init__(inside)
+        tag = claim_tag(inside.name)
+        self._nodes = inside.nodes
+        self._keys = [inside.claims.meta, f"{tag}:gone", f"{tag}:loading"]
+        self._nonce, former, plan = self._run("take")
+        self._nodes.bar(inside.placement, self._nonce, nonces(former))
+        if plan:
+            self._carry_out(msgspec.msgpack.decode(plan, type=Plan))
+        self.stored = self._number("seq")
+
+    def begin(self, seq: int) -> None:
+        """See `Store.begin`."""
+        self._call("begin", seq)
+
+    def store(self, steps: Sequence[Step]) -> None:
+        """See `Store.store`."""
+        before = self._number("seq")
+        plan = self._planned(before, steps)
+        self._call("plan", before, msgspec.msgpack.encode(plan))
+        self._carry_out(plan)
+
+    def set_mark(self, partition: Partition, offset: int) -> None:
+        """See `Store.set_mark`."""
+        self._nodes.set_field(self._inside.claims.journal(partition), "mark", str(offset))
+
+    def set_journal(self, partition: Partition, offset: int, value: bytes) -> None:
+        """See `Store.set_journal`."""
+        self._nodes.set_field(self._inside.claims.journal(partition), offset.to_bytes(OFFSET_BYTES), value)
+
+    def give_out(self, seq: int) -> None:
+        """See `Store.give_out`."""
+        self._call("begin", seq + 1)
+
+    def believe_earlier(self, before_ms: int, seq: int) -> None:
+        """See `Store.believe_earlier`."""
+        self._nodes.set_field(self._inside.claims.meta, "earlier", f"{before_ms} {seq}")
+
+    def release(self, generation: str) -> int:
+        """See `Store.release`."""
+        self._call("release", generation)
+        return self._number("documents")
+
+    def _planned(self, seq: int, steps: Iterable[Step]) -> Plan:
+        """What storing these behind number `seq` comes to."""
+        rows: list[RecordRow] = []
+        gaps: list[int] = []
+        for step in steps:
+            if isinstance(step, Gap):
+                gaps += range(seq + 1, seq + 1 + step.count)
+                seq += step.count
+            else:
+                rows.append(step)
+                seq = step.seq
+        return Plan(rows, gaps, self._passed(rows), seq)
+
+    def _passed(self, rows: Iterable[RecordRow]) -> list[Passed]:
+        short = [(row.seq, self._inside.placement.key(entry_of(row))) for row in rows if row.fingerprint is None]
+        stored = self._inside.reader.stored_under(list(dict.fromkeys(key for _, key in short)))
+        latest = {key: each.record.seq for key, found in stored.items() for each in found}
+        passed = []
+        for seq, key in short:
+            if key in latest:
+                passed.append(Passed(latest[key], key))
+            latest[key] = seq
+        return passed
+
+    def _carry_out(self, plan: Plan) -> None:
+        passed = {each.seq for each in plan.passed}
+        written = [operation for row in plan.rows if row.seq not in passed for operation in self._insertion(row)]
+        for each in plan.passed:
+            written += self._inside.placement.removal_of_record(each.key, each.seq)
+        if written:
+            self._nodes.write(self._inside.placement, written, self._nonce, [])
+        self._call("done", plan.last, len(plan.rows) - len(passed), *plan.gaps, *passed)
+
+    def _insertion(self, row: RecordRow) -> list[Operation]:
+        entry = entry_of(row)
+        number = row.seq.to_bytes(SEQ_BYTES) + row.inserted_ms.to_bytes(TIME_BYTES)
+        key = self._inside.placement.key(entry)
+        return self._inside.placement.insertion(key, number + self.layout.body(entry), entry.verifier)
+
+    def _number(self, field: str) -> int:
+        return int(self._nodes.field(self._inside.claims.meta, field) or 0)
+
+    def _call(self, command: str, *arguments: bytes | str | int) -> Any:
+        return self._run(command, self._nonce, *arguments)
+
+    def _run(self, command: str, *arguments: bytes | str | int) -> Any:
+        try:
+            return self._nodes.script(LOADING, self._keys, [self._inside.generation, command, *arguments])
+        except TakenOver as error:
+            raise IndexMismatch("another program fills this index now") from error
+
+
+def opened_on_cluster_for_import(client: Any, name: str, head: IndexRow) -> ClusterStore:
+    """The index called `name`, empty or half imported, under the generation that it has meanwhile.
+
+    Args:
+        client: of the cluster; answers as bytes.
+
+    Raises:
+        IndexMismatch: it holds something else.
+        IndexMisconfigured: a server would drop keys.
+    """
+    check_cluster(client)
+    inside = Inside.of(Nodes(client), name, spec_in(head), name_of_import(head))
+    meta = inside.claims.meta
+    (stored,) = inside.nodes.hashes([meta])
+    if not resumes(name, {key.decode(): value.decode() for key, value in stored.items()}, head):
+        refuse_journals(name, inside.nodes.keys(inside.claims.journals))
+        inside.nodes.set_fields(meta, new_fields(inside.layout.spec) | {"generation": inside.generation})
+    return ClusterStore(inside)
