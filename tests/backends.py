@@ -1,7 +1,11 @@
 """The two kinds of index in Redis, for tests that hold them to the same: on one primary, and on a cluster of three."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
+
+import redis
 
 from simhash.index import Retention
 from simhash.index.cluster import (
@@ -46,3 +50,10 @@ class Backend:
 
     def meta(self, name) -> str:
         return f"{{{name}:claim}}:meta" if self.clustered else f"{name}:meta"
+
+    @contextmanager
+    def connected(self) -> Iterator["Backend"]:
+        """The same over a connection of its own, for a thread."""
+        first = self.url.replace("+cluster", "").partition(",")[0]
+        with (redis.RedisCluster if self.clustered else redis.Redis).from_url(first) as client:
+            yield replace(self, client=client)

@@ -18,9 +18,8 @@ import redis
 from simhash.errors import IndexBusy, IndexUnreachable, StaleObservation
 from simhash.index import Answer, Duplicate, Entry, Partition, Position, Relation, Retention, Unique
 from simhash.index.cluster import ClusterIndex
+from simhash.index.cluster.checking import check
 from simhash.index.cluster.nodes import Nodes
-from simhash.index.cluster.placement import Placement
-from simhash.index.layout import Layout, tagged
 from tests.stream import until
 
 SECONDS = 120.0
@@ -51,6 +50,21 @@ class FaultyNodes(Nodes):
             raise Crashed
         self._stall()
         return found + (super()._each(calls[done:]) if done < len(calls) else [])
+
+
+class HalfWriting(Nodes):
+    """Calls of which the n-th that writes reaches half of what it should, and ends the worker."""
+
+    def __init__(self, client, calls):
+        super().__init__(client)
+        self._left = calls
+
+    def write(self, placement, operations, *others):
+        self._left -= 1
+        if self._left < 0:
+            super().write(placement, operations[: len(operations) // 2], *others)
+            raise Crashed
+        return super().write(placement, operations, *others)
 
 
 @dataclass
@@ -262,26 +276,9 @@ def assert_named(group: Group, rule: Relation) -> None:
                 assert answer.decision.distance == (page.fingerprint ^ named.fingerprint).bit_count()
 
 
-def assert_whole(client: redis.RedisCluster, index: ClusterIndex, name: str) -> None:
-    """Every record is in all its tables and the log, and nothing else is anywhere."""
-    placement = Placement(name, index.spec, Layout(name, index.spec))
-    layout = Layout(name, index.spec)
-    expected: set[tuple[str, bytes]] = set()
-    for fingerprint, record in index.scan():
-        key = layout.key_of(fingerprint) if fingerprint is not None else None
-        where = key if key is not None else tagged(record.digest)
-        data = record.seq.to_bytes(6) + record.inserted_ms.to_bytes(6)
-        for operation in placement.insertion(where, data, record.verifier):
-            kind, rest = operation.argument[:1], operation.argument[1:]
-            member = rest if kind == b"a" else rest[1 : 1 + rest[0]]
-            expected.add((operation.spot.key, member))
-    found: set[tuple[str, bytes]] = set()
-    for key in client.scan_iter(f"{{{name}:*}}:*", count=1000):
-        text = key.decode()
-        if f"{{{name}:claim}}" in text or text.endswith(":barred"):
-            continue
-        kind = client.type(key)
-        members = client.zrange(key, 0, -1) if kind == b"zset" else client.hkeys(key)
-        found.update((text, member) for member in members)
-    assert found == expected
-    assert index.documents() == len(list(index.scan()))
+def assert_whole(index: ClusterIndex) -> None:
+    """Every record is in all its tables, bands and the log, nothing else is anywhere, and nobody holds a claim."""
+    found = check(index.inside, lambda _: None)
+    assert found.violations == []
+    assert found.held == []
+    assert found.records == len(list(index.scan()))

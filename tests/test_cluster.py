@@ -60,7 +60,7 @@ def test_crashes_and_stalls_double_lose_and_flip_nothing(cluster_client, name, s
     assert run.group.wrong == []
     assert run.index.claims() == []
     assert_guarantees(run.group, run.index.spec.relation)
-    assert_whole(cluster_client, run.index, name)
+    assert_whole(run.index)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -72,7 +72,7 @@ def test_forgetting_among_crashes_leaves_nothing_behind(cluster_client, name, se
     assert run.group.wrong == []
     assert run.index.claims() == []
     assert_named(run.group, run.index.spec.relation)
-    assert_whole(cluster_client, run.index, name)
+    assert_whole(run.index)
     entries = {page.url: page for pages in run.group.pages.values() for page in pages}
     assert_apart([entries[record.url] for _, record in run.index.scan()], run.index.spec.relation)
 
@@ -85,7 +85,7 @@ def test_slots_that_move_meanwhile_change_nothing(cluster_client, name, seed):
     assert run.group.wrong == []
     assert run.index.claims() == []
     assert_guarantees(run.group, run.index.spec.relation)
-    assert_whole(cluster_client, run.index, name)
+    assert_whole(run.index)
 
 
 @pytest.mark.parametrize("name_of_design", ["4", "14", "1c1"])
@@ -119,7 +119,7 @@ def test_a_cluster_agrees_with_memory_under_retention_replays_and_moving_marks(c
         assert ours.documents() == model.documents()
         committed = random.choice([committed, again])
     assert sorted(map(repr, ours.scan())) == sorted(map(repr, model.scan()))
-    assert_whole(cluster_client, ours, name)
+    assert_whole(ours)
 
 
 def held_up(client, index, name, calls):
@@ -181,7 +181,7 @@ def test_an_operator_releases_a_claim(cluster_client, name, calls):
     assert index.claims() == []
     assert index.documents() == 1 - calls
     assert [a.decision for a in index.check_and_insert([entry(0, 7)], {})] == [Unique(1)]
-    assert_whole(cluster_client, index, name)
+    assert_whole(index)
 
 
 def test_forgotten_records_are_gone(cluster_client, name):
@@ -190,7 +190,7 @@ def test_forgotten_records_are_gone(cluster_client, name):
     index.check_and_insert([entry(0, 77, 0), entry(1, 77, far), entry(2, None), entry(3, 0xFFF << 40)], {})
     assert index.forget([1, 3, 99]) == 2
     assert [record.seq for _, record in sorted(index.scan(), key=lambda row: row[1].seq)] == [2, 4]
-    assert_whole(cluster_client, index, name)
+    assert_whole(index)
 
 
 def test_a_cluster_index_is_found_again_as_it_was(cluster_client, name):

@@ -10,7 +10,6 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
-from simhash.index.checking import check
 from simhash.index.cluster import open_cluster_index
 from simhash.index.redis import open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
@@ -19,7 +18,7 @@ from simhash.index.transfer import exported, loaded
 from simhash.tables import design
 from tests.backends import KINDS
 from tests.conftest import backend_of
-from tests.crowded_cluster import Crashed, assert_whole
+from tests.crowded_cluster import Crashed
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.test_cluster import held_up
 from worker.cli.main import commands
@@ -88,10 +87,7 @@ def place(backend, name):
 
 
 def whole(backend, index):
-    if backend.clustered:
-        assert_whole(backend.client, index, index.inside.name)
-        return True
-    return check(index.inside, lambda _: None).violations == []
+    return backend.operations(index).check(lambda _: None).violations == []
 
 
 # Export and import
@@ -304,13 +300,12 @@ def test_statistics_of_some_buckets_are_near_those_of_all(client, redis_server, 
     assert tables["entries"] == pytest.approx(16_000, rel=0.1)
 
 
-@on_one_primary
-def test_the_check_command_says_what_is_wrong_and_fails(client, redis_server, filled, name):
-    flags = ("--redis-url", redis_server.url, "--index-name", name)
+def test_the_check_command_says_what_is_wrong_and_fails(backend, filled, name):
+    flags = place(backend, name)
     shown = run("check", *flags)
     assert shown.exit_code == 0
     assert "the index is whole" in shown.output
-    client.hincrby(f"{name}:meta", "documents", -3)
+    backend.client.hincrby(backend.meta(name), "documents", -3)
     shown = run("check", *flags)
     assert shown.exit_code == 1
     assert "documents: the counter says" in shown.output
@@ -335,6 +330,10 @@ def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, 
         dying.check_and_insert([entry(0, 7)], {})
     (claim,) = index.claims()
     flags = ("--redis-url", f"redis+cluster://{cluster[0].address}", "--index-name", name)
+    assert (
+        f"claims that outlasted the check (`index claims`): {claim.id.hex()} (numbered, number 1)"
+        in run("check", *flags).output
+    )
     shown = run("claims", *flags).output
     assert shown.startswith(f"{claim.id.hex()}  numbered  seq 1")
     assert run("claims", "--release", "ff" * 16, *flags).exit_code == 1
@@ -343,4 +342,4 @@ def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, 
     assert index.documents() == 1
     assert "1 pages removed, 0 left" in run("delete", entry(0, 7).url, *flags).output
     with pytest.raises(SettingsError, match="knows no such command"):
-        run("check", *flags)
+        run("accept", *flags)

@@ -12,12 +12,13 @@ violations are reported:
     orphan      what stands in a table or band has a record
     journal     an entry of a journal can be read, and is not below the mark
     key         a key is one that an index has
+    claim       on a cluster: a claim is found under all its keys, and nothing else is there
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -48,7 +49,10 @@ class Violation(NamedTuple):
 
 @dataclass
 class Findings:
-    """What a check has seen so far; `long_buckets` are no fault, but cost memory."""
+    """What a check has seen so far; `long_buckets` are no fault, but cost memory.
+
+    `held` names claims, on a cluster, that were there from the begin of the check to its end, perhaps of dead workers.
+    """
 
     keys: int = 0
     records: int = 0
@@ -57,6 +61,7 @@ class Findings:
     journalled: int = 0
     long_buckets: int = 0
     violations: list[Violation] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
 
 
 class Numbers:
@@ -89,13 +94,48 @@ def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
     return _Checker(inside, on_progress).run()
 
 
-class _Checker:
+class Checker:
+    """What checks of both kinds of index have alike."""
+
+    def __init__(self, on_progress: Callable[[Findings], None]) -> None:
+        self._progress = on_progress
+        self.found = Findings()
+
+    def _report(self, invariant: str, what: str) -> None:
+        self.found.violations.append(Violation(invariant, what))
+
+    def _check_journal(
+        self,
+        key: str,
+        fields: Iterable[tuple[bytes, bytes]],
+        again: Callable[[bytes], tuple[bytes | None, bool]],
+    ) -> None:
+        """A journal: each entry must be readable, and not below the mark.
+
+        Args:
+            again: the mark, and whether this entry is there, at one moment.
+        """
+        for offset, value in fields:
+            if offset == b"mark":
+                if not value.isdigit():
+                    self._report("journal", f"the mark of {key} is {value!r:.40}")
+                continue
+            self.found.journalled += 1
+            kind = value[OBSERVATION_BYTES + _ANSWER_HEAD - 1 :][:1]
+            if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
+                self._report("journal", f"entry {offset.hex()} of {key} cannot be read")
+                continue
+            mark, there = again(offset)
+            if there and int(mark or -1) > int.from_bytes(offset):
+                self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(mark or -1)}")
+
+
+class _Checker(Checker):
     """One check: first along the log, then over all keys."""
 
     def __init__(self, inside: Inside, on_progress: Callable[[Findings], None]) -> None:
+        super().__init__(on_progress)
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
-        self._progress = on_progress
-        self.found = Findings()
         self._logged = Numbers(0)
         self._met = Numbers(0)
         self._walked_to = 0
@@ -111,9 +151,6 @@ class _Checker:
                 keys = []
         self._check_keys(keys)
         return self.found
-
-    def _report(self, invariant: str, what: str) -> None:
-        self.found.violations.append(Violation(invariant, what))
 
     # Log -------------------------------------------------------------------------------------------------------------
 
@@ -204,7 +241,7 @@ class _Checker:
             case "t" | "b":
                 self._check_bucket(key.decode(), name)
             case "j":
-                self._check_journal(key)
+                self._check_entries(key)
 
     def _fields(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._client.hscan_iter(key, count=FIELDS_AT_ONCE))
@@ -333,22 +370,12 @@ class _Checker:
 
     # Journals --------------------------------------------------------------------------------------------------------
 
-    def _check_journal(self, key: bytes) -> None:
-        for offset, value in self._fields(key):
-            if offset == b"mark":
-                if not value.isdigit():
-                    self._report("journal", f"the mark of {key.decode()} is {value!r:.40}")
-                continue
-            self.found.journalled += 1
-            kind = value[OBSERVATION_BYTES + _ANSWER_HEAD - 1 :][:1]
-            if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
-                self._report("journal", f"entry {offset.hex()} of {key.decode()} cannot be read")
-                continue
+    def _check_entries(self, key: bytes) -> None:
+        def again(offset: bytes) -> tuple[bytes | None, bool]:
             with self._client.pipeline(transaction=True) as pipe:
                 pipe.hget(key, "mark")
                 pipe.hexists(key, offset)
                 mark, there = pipe.execute()
-            if there and int(mark or -1) > int.from_bytes(offset):
-                self._report(
-                    "journal", f"{key.decode()} has offset {int.from_bytes(offset)}, below its mark {int(mark)}"
-                )
+            return mark, bool(there)
+
+        self._check_journal(key.decode(), self._fields(key), again)

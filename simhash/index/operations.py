@@ -6,10 +6,11 @@ with rows; no worker is let in before it is released. Only the two Protocols liv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from simhash.index.checking import Findings
 from simhash.index.interface import Partition
 from simhash.index.layout import Layout
 from simhash.index.rows import RecordRow
@@ -61,6 +62,13 @@ class Operations(Holding, Protocol):
 
     def records(self, last: int) -> Iterator[Found]:
         """Every record in rising order of its number, up to `last`."""
+
+    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+        """All that is wrong with the index, and how much was looked at.
+
+        Args:
+            on_progress: is told now and then what was found so far.
+        """
 
 
 class Store(Holding, Protocol):

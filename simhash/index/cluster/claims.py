@@ -95,6 +95,7 @@ class Claim:
         id: the page's observation, or REMOVAL and the record's number.
         state: "held": being judged; "numbered": unique, being written; "removal".
         journal: key of the journal that its decision goes into; empty: none.
+        key: its fingerprint or tagged digest.
         nonce: the holder's.
     """
 
@@ -102,9 +103,30 @@ class Claim:
     state: str
     journal: str
     offset: int
-    fingerprint: int | None
+    key: bytes
     seq: int | None
     nonce: int
+
+    @property
+    def fingerprint(self) -> int | None:
+        """The fingerprint; None: the page has a digest only."""
+        return None if is_digest(self.key) else int.from_bytes(self.key)
+
+
+class Audit(NamedTuple):
+    """What the claim slot says of itself, at one moment.
+
+    Attributes:
+        first, seq: the numbers of the oldest record there is, and of the last.
+        documents: what the counter says; stored: what it should.
+        astray: ids of claims that cannot be met, or met that are no claims.
+    """
+
+    first: int
+    seq: int
+    documents: int
+    stored: int
+    astray: list[bytes]
 
 
 class Claims:
@@ -198,6 +220,15 @@ class Claims:
         """Every claim there is."""
         return [_listed(*row) for row in self._call("list")]
 
+    def standing(self, seqs: Sequence[int]) -> set[int]:
+        """Those of these numbers whose records must be there in full: not gone, and under no claim."""
+        return set(self._call("standing", *seqs))
+
+    def audit(self) -> Audit:
+        """See the class."""
+        first, seq, documents, stored, *astray = self._call("audit")
+        return Audit(first, seq, documents, stored, astray)
+
     def retire(self, removals: Sequence[Removal]) -> tuple[int, list[list[int] | None]]:
         """Claim records in order to remove them.
 
@@ -260,5 +291,4 @@ def _taken(id_: bytes, state: bytes, journal: bytes, key: bytes, data: bytes) ->
 
 
 def _listed(id_: bytes, state: bytes, journal: bytes, offset: bytes, key: bytes, seq: int, nonce: int) -> Claim:
-    fingerprint = None if is_digest(key) else int.from_bytes(key)
-    return Claim(id_, state.decode(), journal.decode(), int.from_bytes(offset), fingerprint, seq or None, nonce)
+    return Claim(id_, state.decode(), journal.decode(), int.from_bytes(offset), key, seq or None, nonce)

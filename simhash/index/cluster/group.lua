@@ -5,6 +5,7 @@
 -- KEYS[2..]                 the key of each operation
 -- ARGV[1]  '': read; else the writer's nonce   ARGV[2]  nonces to bar first, 6 bytes each   ARGV[3..]  operations:
 --   reading  'z' length 1, low, high   members of a bucket between two ends        'h' field   a hash's value
+--           'm' member   whether it is in a bucket
 --   writing  'a' member / 'd' member   add to, delete from a bucket
 --            'p' length 1, field, record / 'q' length 1, field, seq 6   put a record among those of a field / drop it
 --            's' length 1, field, value / 'u' field / 'v' length 1, field, seq 6   set, delete; delete if of that seq
@@ -37,6 +38,8 @@ function operations.z(key, argument)
 end
 
 function operations.h(key, argument) return call('HGET', key, sub(argument, 2)) end
+
+function operations.m(key, argument) return call('ZSCORE', key, sub(argument, 2)) and 1 or 0 end
 
 function operations.a(key, argument) return call('ZADD', key, 0, sub(argument, 2)) end
 

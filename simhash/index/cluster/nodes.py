@@ -17,7 +17,9 @@ from simhash.index.faults import translated
 from simhash.index.layout import literal
 
 _FOLDER = resources.files("simhash.index.cluster")
-CLAIMS = _FOLDER.joinpath("claims.lua").read_text(encoding="utf-8")
+CLAIMS = "\n".join(
+    _FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("claims", "taking", "looking")
+)
 GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
 _HASHES = """
 local found = {}
@@ -25,6 +27,7 @@ for n = 1, #KEYS do found[n] = redis.call('HGETALL', KEYS[n]) end
 return found
 """
 FIRST_KEY = 2
+SCANNED_AT_ONCE = 500
 _PASSING = (ClusterError, TryAgainError, AskError)
 """A cluster that is being formed, fails over or moves slots: later it answers."""
 _TAKEN_OVER = ("TAKEN", "BARRED")
@@ -90,6 +93,21 @@ class Nodes:
         with translated_on_cluster():
             found: dict[bytes, bytes] = self._client.hgetall(key)
             return found
+
+    def fields(self, key: str) -> Iterator[tuple[bytes, bytes]]:
+        """All fields of a hash with their values, a few at a time."""
+        with translated_on_cluster():
+            yield from self._client.hscan_iter(key, count=SCANNED_AT_ONCE)
+
+    def members(self, key: str) -> Iterator[bytes]:
+        """All members of a sorted set, a few at a time."""
+        with translated_on_cluster():
+            yield from (member for member, _ in self._client.zscan_iter(key, count=SCANNED_AT_ONCE))
+
+    def is_member(self, key: str, member: bytes) -> bool:
+        """Whether a sorted set has this member."""
+        with translated_on_cluster():
+            return self._client.zscore(key, member) is not None
 
     def keys(self, start: str, middle: str = "") -> Iterator[str]:
         """All keys that begin with `start` and have `middle` behind it, on all primaries."""

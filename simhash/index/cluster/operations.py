@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from simhash.index.checking import Findings
+from simhash.index.cluster.checking import check
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
@@ -51,6 +53,10 @@ class ClusterOperations(OnCluster):
         journals = self._inside.journals()
         meta, *fields = self._inside.nodes.hashes([self._inside.claims.meta, *journals.values()])
         return Moment(int(meta[b"seq"]), int(meta[b"documents"]), dict(zip(journals, fields, strict=True)))
+
+    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+        """See `Operations.check`."""
+        return check(self._inside, on_progress)
 
     def records(self, last: int) -> Iterator[Found]:
         """See `Operations.records`: along the log."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import binascii
 import math
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,10 @@ SLOTS = 16_384
 LOG_SEGMENT = 128
 REMEMBERED = 1024
 """Fingerprints of which the places are kept: those of a batch are needed thrice."""
+_KEY = re.compile(
+    r"\{(?P<tag>.+)\}:((?P<alone>barred|written)|log:(?P<segment>[0-9a-f]+)|"
+    r"(?P<kind>[tbrx])(?P<number>(?<=[tb])\d+)?:(?P<bucket>[0-9a-f]+))"
+)
 _SPREAD = 0x9E3779B97F4A7C15
 """Odd, so that different prefixes of up to 64 bits stay different; it keeps those of different tables apart."""
 
@@ -69,6 +74,21 @@ class Place(NamedTuple):
     spot: Spot
     member: bytes
     prefix: int
+
+
+class Member(NamedTuple):
+    """A member of a bucket."""
+
+    spot: Spot
+    member: bytes
+
+
+class KeyName(NamedTuple):
+    """A key of a group, taken apart: its kind (t, b, r, x, log, barred, written), which of its kind, which bucket."""
+
+    kind: str
+    number: int
+    bucket: int
 
 
 class Logged(NamedTuple):
@@ -190,6 +210,43 @@ class Placement:
         else:
             record = Operation(self._records(int.from_bytes(key)), b"q" + _headed(key, number))
         return [record, Operation(self._log(seq), b"u" + number)]
+
+    # Taking apart --------------------------------------------------------------------------------------------------
+
+    def place_of(self, key: str) -> KeyName | None:
+        """The parts of a key that lies in a group; None: no index has such a key there."""
+        found = _KEY.fullmatch(key)
+        if found is None or found["tag"] not in self.tags:
+            return None
+        if found["alone"] or found["segment"]:
+            name = KeyName(found["alone"] or "log", 0, int(found["segment"] or "0", 16))
+            return name if name.kind != "log" or self._log(name.bucket * LOG_SEGMENT).key == key else None
+        name = KeyName(found["kind"], int(found["number"] or 0), int(found["bucket"], 16))
+        relation = self.spec.relation
+        there_are = {"t": len(relation.design.tables), "b": relation.bands}.get(name.kind, 1)
+        numbered = f"{name.kind}{name.number}" if name.kind in "tb" else name.kind
+        return name if name.number < there_are and self._spot(numbered, name.bucket).key == key else None
+
+    def owner(self, name: KeyName, member: bytes) -> int | None:
+        """The fingerprint whose member of a bucket this is; None: it can be nobody's."""
+        if name.kind == "b":
+            whole = len(member) == self._band_rest_bytes + self._fingerprint_bytes
+            return int.from_bytes(member[self._band_rest_bytes :]) if whole else None
+        rest = int.from_bytes(member)
+        if len(member) != self._rest_bytes or rest > self._rest_mask:
+            return None
+        return self.spec.relation.design.tables[name.number].restore(name.bucket << self._rest_bits | rest)
+
+    def members(self, fingerprint: int, verifiers: Sequence[int | None]) -> tuple[set[Member], set[Member]]:
+        """Where a fingerprint stands in each table; and in the bands, by the verifiers of its records."""
+        key = self._layout.key_of(fingerprint)
+        bands = {Member(spot, rest + key) for verifier in verifiers for spot, rest in self._band_spots(verifier)}
+        return {Member(place.spot, place.member) for place in self._placed(fingerprint)}, bands
+
+    @staticmethod
+    def standing(member: Member) -> Operation:
+        """Read whether a member is there."""
+        return Operation(member.spot, b"m" + member.member)
 
     # Meeting -------------------------------------------------------------------------------------------------------
 

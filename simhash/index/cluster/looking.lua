@@ -1,0 +1,50 @@
+-- What there is, for operators; and the call itself -----------------------------------------------------------------
+
+-- Every claim: id, state, journal, offset, fingerprint, seq, nonce.
+function commands.list()
+  local found, all = {}, call('HGETALL', claims_key)
+  for n = 1, #all, 2 do
+    local own = cmsgpack.unpack(all[n + 1])
+    found[#found + 1] = {all[n], own[STATE], own[JOURNAL], own[OFFSET], own[FINGERPRINT], own[SEQ], holder(own)}
+  end
+  return found
+end
+
+-- ARGV[4..] seqs. Returns those whose records must be there in full: numbered, not gone, and under no claim.
+function commands.standing()
+  local claimed, found, all = {}, {}, call('HVALS', claims_key)
+  for n = 1, #all do claimed[cmsgpack.unpack(all[n])[SEQ]] = true end
+  for n = 4, #ARGV do
+    local wanted = tonumber(ARGV[n])
+    local there = wanted >= first and wanted <= seq and not claimed[wanted] and not call('ZSCORE', gone_key, ARGV[n])
+    if there then found[#found + 1] = wanted end
+  end
+  return found
+end
+
+-- Returns first and seq; how many records the counter says, and how many there should be; then, in hex, the claims that are not found under
+-- a key by which they meet, and what is found there that is no claim.
+function commands.audit()
+  local claims, should = {}, stored()
+  local all, meeting = call('HGETALL', claims_key), call('HGETALL', meet_key)
+  for n = 1, #all, 2 do
+    claims[all[n]] = cmsgpack.unpack(all[n + 1])
+    if claims[all[n]][STATE] == 'numbered' then should = should - 1 end
+  end
+  local met, wrong = {}, {first, seq, documents, should}
+  for n = 1, #meeting, 2 do
+    for at = 1, #meeting[n + 1], ID do
+      local id = sub(meeting[n + 1], at, at + ID - 1)
+      met[id .. meeting[n]] = true
+      if not claims[id] then wrong[#wrong + 1] = id end
+    end
+  end
+  for id, claim in pairs(claims) do
+    for _, key in ipairs(claim[MEETING]) do
+      if not met[id .. key] then wrong[#wrong + 1] = id end
+    end
+  end
+  return wrong
+end
+
+return commands[ARGV[2]]()

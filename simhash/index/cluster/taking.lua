@@ -1,0 +1,80 @@
+-- Claims that change hands, and claims on records that are being removed ---------------------------------------------
+
+-- ARGV[4] what to take beside claims of the journals given: letters 'r', removals; 'o', pages of no journal
+-- ARGV[5..] ids to take. Held claims are dropped; the others change hands and are returned:
+-- nonce, then for each its id, state, journal, fingerprint (or tagged digest) and what is in `resumed`.
+function commands.recover()
+  local removals, others = string.find(ARGV[4], 'r'), string.find(ARGV[4], 'o')
+  local ids, journals = {}, {}
+  for n = 5, #ARGV do ids[ARGV[n]] = true end
+  for n = FIRST_JOURNAL, #KEYS do journals[KEYS[n]] = true end
+  local nonce = new_nonce()
+  local taken, all = {nonce}, call('HGETALL', claims_key)
+  for n = 1, #all, 2 do
+    local id, own = all[n], cmsgpack.unpack(all[n + 1])
+    local removal = own[STATE] == 'removal'
+    local chosen = ids[id] or journals[own[JOURNAL]] or (removal and removals)
+    chosen = chosen or (not removal and own[JOURNAL] == '' and others)
+    if chosen and own[STATE] == 'held' then
+      drop(id, own)
+    elseif chosen then
+      taken[#taken + 1] = {id, own[STATE], own[JOURNAL], own[FINGERPRINT], resumed(own)}
+      taken_over(id, own, nonce)
+    end
+  end
+  return taken
+end
+
+-- ARGV[4..] what is to be removed: seq 6, the key by which it meets, fingerprint or tagged digest. Returns nonce, then one reply
+-- each: 'r' and former writers (6 bytes each): go on; 'g': gone already; 'b': in the way of a page that is being judged.
+function commands.retire()
+  local nonce = new_nonce()
+  local replies = {nonce}
+  for n = 4, #ARGV do
+    local gone, key = unpack_struct('>I6', ARGV[n]), sub(ARGV[n], 7, 6 + KEY)
+    local id = 'removal of' .. pack('>I6', gone)
+    local own = load(id)
+    local reply
+    if gone < first or call('ZSCORE', gone_key, number(gone)) then
+      reply = 'g'
+    elseif own then
+      local writers = {}
+      for i, writer in ipairs(own[WRITERS]) do writers[i] = pack('>I6', writer) end
+      taken_over(id, own, nonce)
+      reply = 'r' .. table.concat(writers)
+    else
+      local found = call('HMGET', meet_key, key)
+      local blocked = false
+      for at = 1, #(found[1] or ''), ID do
+        local other = load(sub(found[1], at, at + ID - 1))
+        blocked = blocked or (other and holder(other) ~= nonce) or other and other[STATE] ~= 'removal'
+      end
+      if blocked then
+        reply = 'b'
+      else
+        enter(id, {key}, found)
+        store(id, {'removal', {nonce}, '', '', sub(ARGV[n], 7 + KEY), '', {key}, gone, 0, ''})
+        reply = 'r'
+      end
+    end
+    replies[#replies + 1] = reply
+  end
+  return replies
+end
+
+-- ARGV[4] nonce   ARGV[5..] seq (6 bytes) of what has been removed. Those that are the oldest move `first` on.
+function commands.retired()
+  local nonce = tonumber(ARGV[4])
+  for n = 5, #ARGV do
+    if not holds(nonce, 'removal of' .. ARGV[n]) then return redis.error_reply(TAKEN) end
+  end
+  for n = 5, #ARGV do
+    local id, gone = 'removal of' .. ARGV[n], unpack_struct('>I6', ARGV[n])
+    drop(id, load(id))
+    documents = documents - 1
+    call('ZADD', gone_key, number(gone), number(gone))
+  end
+  while first <= seq and call('ZREM', gone_key, number(first)) == 1 do first = first + 1 end
+  call('HSET', meta, 'documents', number(documents), 'first', number(first))
+  return {first, floor}
+end
