@@ -1,8 +1,8 @@
-"""Ways to break an index in Redis, one invariant each; the same ways on one primary and on a cluster, by the same names."""
+"""Ways to break an index in Redis, one invariant each: the same on one primary and on a cluster, by the same names."""
 
 from simhash.index.cluster.placement import LOG_SEGMENT
 from simhash.index.spots import band_spots, table_spots
-from tests.pages import PAGES
+from tests.pages import PAGES, entry
 
 
 def damage_to(backend, index):
@@ -174,6 +174,4 @@ class OnCluster(Damage):
         self.client.delete(f"{self.slot}meet")
 
     def half_claimed(self):
-        from tests.pages import entry
-
         self.inside.claims.claim([entry(9999, 0xABCD << 40, 0)], {})

@@ -271,11 +271,10 @@ def test_takedowns_are_published(backend, kafka_server, filled, name):
 on_one_primary = pytest.mark.parametrize("backend", ["primary"], indirect=True)
 
 
-@on_one_primary
-def test_statistics_of_all_buckets_are_exact(client, redis_server, filled, name):
-    shown = run("stats", "--json", "--sample", 10**6, "--redis-url", redis_server.url, "--index-name", name)
-    found = msgspec.json.decode(shown.output)
-    keys = list(client.scan_iter(f"{name}:*"))
+def test_statistics_of_all_buckets_are_exact(backend, filled, name):
+    client = backend.client
+    found = msgspec.json.decode(run("stats", "--json", "--sample", 10**6, *place(backend, name)).output)
+    keys = list(client.scan_iter(f"{{{name}:*" if backend.clustered else f"{name}:*"))
     assert sum(kind["keys"] for kind in found["kinds"].values()) == len(keys)
     assert sum(kind["bytes"] for kind in found["kinds"].values()) == sum(client.memory_usage(key) for key in keys)
     records = sorted((record for _, record in filled.scan()), key=lambda record: record.seq)
@@ -283,9 +282,12 @@ def test_statistics_of_all_buckets_are_exact(client, redis_server, filled, name)
     assert found["documents"] == len(records)
     assert found["removed"] > 0
     most = found["kinds"]["tables"]["largest"][0]
-    assert most["entries"] == client.zcard(most["key"]) == max(map(client.zcard, client.scan_iter(f"{name}:t*")))
+    tables = [key for key in keys if b":t" in key]
+    assert most["entries"] == client.zcard(most["key"]) == max(map(client.zcard, tables))
+    assert len(found["servers"]) == (3 if backend.clustered else 1)
+    assert found["server_bytes"] == sum(server["used_bytes"] for server in found["servers"])
     assert found["journals"] == [{"topic": "pages", "partition": 0, "mark": 110, "decisions": 90}]
-    text = run("stats", "--redis-url", redis_server.url, "--index-name", name).output
+    text = run("stats", *place(backend, name)).output
     assert f"documents             {len(records)} (" in text
     assert "estimated" not in text
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import NamedTuple, Protocol
 
 from simhash.index.checking import Findings
 from simhash.index.interface import Partition
 from simhash.index.layout import Layout
 from simhash.index.rows import RecordRow
+from simhash.index.statistics import Statistics
 from simhash.index.takedowns import Found
 
 
@@ -69,6 +71,9 @@ class Operations(Holding, Protocol):
         Args:
             on_progress: is told now and then what was found so far.
         """
+
+    def statistics(self, sample: int, random: Random) -> Statistics:
+        """What the index is like, from `sample` buckets of each table, band and so on."""
 
 
 class Store(Holding, Protocol):

@@ -5,9 +5,10 @@ Buckets are looked at one in so many, at random: memory and entries of all are a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from simhash.index.inside import Inside
 from simhash.index.interface import Partition, Record
@@ -15,6 +16,7 @@ from simhash.index.walking import Stretch, stretch, walk
 
 LARGEST = 5
 AT_ONCE = 500
+HASHES = ("records", "short", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,25 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """What a server uses, and what it takes from its machine, in bytes: everything on it, not the index alone."""
+
+    address: str
+    used_bytes: int
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """See the module.
 
     Attributes:
-        documents, numbers, removed: records stored; numbers given; records removed out of turn, ever.
+        documents, numbers, removed: records stored; numbers given; records removed out of turn, ever; on a cluster, of
+            those younger than the oldest record.
         oldest, newest: the first and last record in the log; None: there is none.
         most_candidates: the most stored pages that one page was compared with.
-        cuts: how many calls ended early because their pages met so many.
-        server_bytes, server_resident_bytes: what the whole server uses, and what it takes from its machine.
+        cuts: how many calls ended early because their pages met so many. On a cluster neither is counted: 0.
+        servers: all primaries.
     """
 
     documents: int
@@ -78,10 +90,28 @@ class Statistics:
     newest: Record | None
     most_candidates: int
     cuts: int
-    server_bytes: int
-    server_resident_bytes: int
+    servers: tuple[Server, ...]
     kinds: tuple[Kind, ...]
     journals: tuple[Journal, ...]
+
+    @property
+    def server_bytes(self) -> int:
+        """What all primaries use."""
+        return sum(server.used_bytes for server in self.servers)
+
+    @property
+    def server_resident_bytes(self) -> int:
+        """What all primaries take from their machines."""
+        return sum(server.resident_bytes for server in self.servers)
+
+    @property
+    def server_skew(self) -> float:
+        """How many times the mean the fullest primary uses."""
+        return max(server.used_bytes for server in self.servers) * len(self.servers) / self.server_bytes
+
+
+Looker = Callable[[Sequence[str], str], Iterable[tuple[str, int, int]]]
+"""Gives the entries (by a command, such as "hlen") and the bytes of each key."""
 
 
 def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, random: Random) -> Statistics:
@@ -92,7 +122,6 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         sample: buckets to look at, for each table, band and so on.
     """
     begin = stretch(inside, 0)
-    memory = inside.client.info("memory")
     layout = inside.layout
     most_candidates, cuts = inside.client.hmget(layout.meta, "most_candidates", "cuts")
     starts = {
@@ -101,8 +130,19 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         "records": [layout.records_start],
         "short": [layout.digests_start],
     }
-    buckets = [_buckets(inside, kind, all_of, sample, random) for kind, all_of in starts.items() if all_of]
+
+    def look(keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
+        return _looked_at(inside, keys, count)
+
+    def key(start: str, number: int) -> str:
+        return f"{start}{number:0{layout.digits}x}"
+
+    of = 1 << layout.spec.bucket_bits
+    kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
     journals = [layout.journal(partition) for partition in partitions]
+    memory = inside.client.info("memory")
+    place = inside.client.connection_pool.connection_kwargs
+    address = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
     return Statistics(
         documents=begin.documents,
         numbers=begin.seq,
@@ -111,16 +151,20 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         newest=_newest(inside, begin),
         most_candidates=int(most_candidates or 0),
         cuts=int(cuts or 0),
-        server_bytes=int(memory["used_memory"]),
-        server_resident_bytes=int(memory["used_memory_rss"]),
+        servers=(server(address, memory),),
         kinds=(
-            *buckets,
-            _single(inside, "log", [layout.log]),
-            _single(inside, "journals", journals),
-            _single(inside, "meta", [layout.meta]),
+            *kinds,
+            single("log", [layout.log], "llen", look),
+            single("journals", journals, "hlen", look),
+            single("meta", [layout.meta], "hlen", look),
         ),
         journals=tuple(_journals(inside, partitions)),
     )
+
+
+def server(address: str, memory: Mapping[str, Any]) -> Server:
+    """What INFO memory says of a server."""
+    return Server(address, int(memory["used_memory"]), int(memory["used_memory_rss"]))
 
 
 def _oldest(inside: Inside) -> Record | None:
@@ -137,14 +181,19 @@ def _newest(inside: Inside, begin: Stretch) -> Record | None:
     return None
 
 
-def _buckets(inside: Inside, kind: str, starts: Sequence[str], sample: int, random: Random) -> Kind:
-    """All buckets whose keys have one of these starts; `sample` of each start."""
-    digits, of = inside.layout.digits, 1 << inside.layout.spec.bucket_bits
+def buckets(
+    kind: str,
+    starts: Sequence[str],
+    key: Callable[[str, int], str],
+    of: int,
+    sample: int,
+    random: Random,
+    look: Looker,
+) -> Kind:
+    """All buckets of one kind, from `sample` of the `of` of each start; `key` names one."""
     chosen: Sequence[int] = range(of) if sample >= of else random.sample(range(of), sample)
-    keys = [f"{start}{number:0{digits}x}" for start in starts for number in chosen]
-    there = [
-        found for found in _looked_at(inside, keys, "hlen" if kind in ("records", "short") else "zcard") if found[1]
-    ]
+    keys = [key(start, number) for start in starts for number in chosen]
+    there = [found for found in look(keys, "hlen" if kind in HASHES else "zcard") if found[1]]
     times = of / len(chosen)
     largest = sorted((Bucket(key, entries) for key, entries, _ in there), key=lambda b: (-b.entries, b.key))[:LARGEST]
     return Kind(
@@ -171,9 +220,9 @@ def _looked_at(inside: Inside, keys: Sequence[str], count: str) -> Iterator[tupl
             yield key, entries, size or 0
 
 
-def _single(inside: Inside, kind: str, keys: Sequence[str]) -> Kind:
-    count = "llen" if kind == "log" else "hlen"
-    there = [found for found in _looked_at(inside, keys, count) if found[1]]
+def single(kind: str, keys: Sequence[str], count: str, look: Looker) -> Kind:
+    """All keys of a kind that has few."""
+    there = [found for found in look(keys, count) if found[1]]
     entries, size = sum(found[1] for found in there), sum(found[2] for found in there)
     return Kind(kind, len(there), entries, size, len(keys), len(keys))
 

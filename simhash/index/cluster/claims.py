@@ -161,6 +161,16 @@ class Claims:
         return self._keys[0]
 
     @property
+    def gone(self) -> str:
+        """The key of the numbers that were removed out of turn."""
+        return self._keys[3]
+
+    @property
+    def small_hashes(self) -> list[str]:
+        """The keys of the claims, and of where they meet."""
+        return self._keys[1:3]
+
+    @property
     def journals(self) -> str:
         """What the keys of journals start with."""
         return self._journals

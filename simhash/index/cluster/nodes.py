@@ -109,6 +109,28 @@ class Nodes:
         with translated_on_cluster():
             return self._client.zscore(key, member) is not None
 
+    def count(self, key: str) -> int:
+        """How many members a sorted set has."""
+        with translated_on_cluster():
+            return int(self._client.zcard(key))
+
+    def sizes(self, keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
+        """Of each key the entries, by a command that counts them, and the bytes."""
+        with translated_on_cluster():
+            pipe = self._client.pipeline()
+            for key in keys:
+                for command in (count, "MEMORY USAGE"):
+                    pipe.execute_command(command, key, target_nodes=self._client.get_node_from_key(key))
+            found = pipe.execute()
+        for key, entries, size in zip(keys, found[::2], found[1::2], strict=True):
+            yield key, entries, size or 0
+
+    def memory(self) -> list[tuple[str, dict[str, Any]]]:
+        """What INFO memory says on each primary, by its address."""
+        with translated_on_cluster():
+            found = [(node, self._client.info("memory", target_nodes=node)) for node in self._client.get_primaries()]
+        return [(node.name, memory) for node, memory in found]
+
     def keys(self, start: str, middle: str = "") -> Iterator[str]:
         """All keys that begin with `start` and have `middle` behind it, on all primaries."""
         pattern = f"{literal(start)}*{literal(middle)}{'*' if middle else ''}"

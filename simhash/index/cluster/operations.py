@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from random import Random
 
 from simhash.index.checking import Findings
 from simhash.index.cluster.checking import check
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
+from simhash.index.cluster.statistics import statistics
 from simhash.index.interface import Retention
 from simhash.index.layout import Layout, tagged
 from simhash.index.operations import Moment
+from simhash.index.statistics import Statistics
 from simhash.index.takedowns import Found
 
 AT_ONCE = 1024
@@ -57,6 +60,10 @@ class ClusterOperations(OnCluster):
     def check(self, on_progress: Callable[[Findings], None]) -> Findings:
         """See `Operations.check`."""
         return check(self._inside, on_progress)
+
+    def statistics(self, sample: int, random: Random) -> Statistics:
+        """See `Operations.statistics`."""
+        return statistics(self._inside, sample, random)
 
     def records(self, last: int) -> Iterator[Found]:
         """See `Operations.records`: along the log."""

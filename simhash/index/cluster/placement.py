@@ -277,6 +277,10 @@ class Placement:
 
     # Spots ---------------------------------------------------------------------------------------------------------
 
+    def bucket(self, kind: str, number: int) -> str:
+        """The key of a bucket of a kind: t0, b0, r, x ..."""
+        return self._spot(kind, number).key
+
     def _spot(self, kind: str, bucket: int) -> Spot:
         name = f"{kind}:{bucket:0{self._layout.digits}x}"
         group = zlib.crc32(name.encode()) % GROUPS

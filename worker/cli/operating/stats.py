@@ -11,12 +11,11 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index import IndexSpec, Record
-from simhash.index.faults import translated
-from simhash.index.redis import RedisIndex
-from simhash.index.statistics import Kind, Statistics, statistics
-from worker.cli.index import opened
+from simhash.index import Record
+from simhash.index.operations import Operations
+from simhash.index.statistics import Kind, Statistics
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.stores import found_index, operations
 
 
 @click.command()
@@ -36,20 +35,19 @@ def stats(sample: int, as_json: bool, config: Path | None, **flags: Any) -> None
       simhash-dedup index stats
       simhash-dedup index stats --sample 1000000     # every bucket: the largest ones for certain
     """
-    index = opened(settings_of(config, flags))
-    with translated():
-        found = statistics(index.inside, list(index.partitions()), sample, Random(0))
+    index = operations(found_index(settings_of(config, flags)))
+    found = index.statistics(sample, Random(0))
     if as_json:
         click.echo(msgspec.json.encode(_fields(index, found)).decode())
     else:
         click.echo("\n".join(_lines(index, found)))
 
 
-def _spec_fields(index: RedisIndex) -> dict[str, object]:
-    spec: IndexSpec = index.spec
+def _spec_fields(index: Operations) -> dict[str, object]:
+    spec = index.layout.spec
     return {
-        "index": index.inside.layout.name,
-        "generation": index.inside.generation,
+        "index": index.layout.name,
+        "generation": index.generation,
         "profile": spec.profile.get("name"),
         "design": spec.relation.design.name,
         "tables": len(spec.relation.design.tables),
@@ -59,7 +57,7 @@ def _spec_fields(index: RedisIndex) -> dict[str, object]:
     }
 
 
-def _fields(index: RedisIndex, found: Statistics) -> dict[str, object]:
+def _fields(index: Operations, found: Statistics) -> dict[str, object]:
     kinds = {kind.kind: msgspec.to_builtins(kind) | {"skew": round(kind.skew, 2)} for kind in found.kinds}
     return _spec_fields(index) | {
         "documents": found.documents,
@@ -71,6 +69,8 @@ def _fields(index: RedisIndex, found: Statistics) -> dict[str, object]:
         "cuts": found.cuts,
         "server_bytes": found.server_bytes,
         "server_resident_bytes": found.server_resident_bytes,
+        "server_skew": round(found.server_skew, 2),
+        "servers": [msgspec.to_builtins(server) for server in found.servers],
         "kinds": kinds,
         "journals": [
             {"topic": j.partition.topic, "partition": j.partition.number, "mark": j.mark, "decisions": j.decisions}
@@ -85,7 +85,7 @@ def _record_fields(record: Record | None) -> dict[str, object] | None:
     return {"seq": record.seq, "inserted_ms": record.inserted_ms, "url": record.url, "fetched_at": record.fetched_at}
 
 
-def _lines(index: RedisIndex, found: Statistics) -> Iterator[str]:
+def _lines(index: Operations, found: Statistics) -> Iterator[str]:
     for name, value in _spec_fields(index).items():
         yield f"{name.replace('_', ' '):22}{value}"
     numbers = f"{found.numbers:,} numbers given, {found.removed:,} removed out of turn"
@@ -94,6 +94,10 @@ def _lines(index: RedisIndex, found: Statistics) -> Iterator[str]:
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
     yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
+    if len(found.servers) > 1:
+        yield f"{'primaries':22}{len(found.servers)}, the fullest with {found.server_skew:.2f} times the mean"
+        for server in found.servers:
+            yield f"  {server.address:20}{_size(server.used_bytes)} used, {_size(server.resident_bytes)} resident"
     yield ""
     yield f"{'kind':10}{'keys':>12}{'entries':>14}{'memory':>12}{'a document':>12}{'skew':>7}  largest bucket"
     for kind in found.kinds:
