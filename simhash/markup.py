@@ -119,7 +119,6 @@ _NOT_NESTING = frozenset(
         "meta",
         "noembed",
         "noframes",
-        "optgroup",
         "option",
         "p",
         "param",

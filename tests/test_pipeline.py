@@ -7,18 +7,19 @@ from random import Random
 
 import pytest
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource
 from prometheus_client import CollectorRegistry
 
 from simhash.index import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.profiles import profile
 from simhash.tables import design
-from tests.stream import Stream, json_page, texts, until
+from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.consumer import recipe
 from worker.errors import BrokerError
 from worker.fingerprinters import Pending, _Part
 from worker.judge import Rejected, prepare
-from worker.kafka import Session, largest_messages
+from worker.kafka import Session
 from worker.metrics import Metrics
 from worker.pipeline import Parts, Pipeline
 from worker.progress import Progress
@@ -81,7 +82,6 @@ def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", on_ste
         index=index,
         fingerprinters=Here(recipe(settings, DEFAULT), spoil),
         open_session=lambda: Session(settings, stream.name),
-        largest=largest_messages(settings),
         metrics=Metrics(CollectorRegistry()),
         status=Status(),
         on_step=steps,
@@ -129,6 +129,42 @@ def test_a_page_that_the_unique_topic_cannot_take_is_refused_before_the_index(st
     headers = dict(letter.headers)
     assert stream.settings["unique_topic"].encode() in headers["__connect.errors.exception.message"]
     assert index.documents() == 1
+
+
+def test_a_topic_of_small_messages_takes_many(kafka_server, redis_server, index, name):
+    """All of a batch together is larger than the topic takes at once."""
+    small = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"unique_topic": f"{name}.unique"})
+    small.create(max_message_bytes="5000")
+    small.send([json_page(n, text) for n, text in enumerate(texts(16, Random(5)))])
+    run(small, index, 16)
+    found = [v["url"].encode() for v in small.verdicts() if v["verdict"] == "unique"]
+    assert len(found) > 5
+    assert [row.key for row in small.committed(f"{name}.unique")] == found
+
+
+def test_a_page_that_fitted_when_it_was_judged_is_no_dead_letter(stream, index):
+    """The topic of unique pages takes less now; when it takes as much as before, the page goes out."""
+    stream.send([json_page(0, "a page that is stored " * 30)])
+    run(stream, index, 0, crash_at="begun")
+    topic = ConfigResource("topic", stream.settings["unique_topic"])
+    prepared = []
+
+    def allow(limit):
+        with closing_admin(stream.bootstrap_servers) as admin:
+            topic.configs = {"max.message.bytes": limit}
+            admin.alter_configs([topic])
+
+    def again(step):
+        if step == "prepared":
+            prepared.append(step)
+        if len(prepared) == 2:
+            allow("1000000")
+
+    allow("700")
+    run(stream, index, 1, on_step=again)
+    assert len(prepared) >= 2
+    assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
+    assert stream.committed(stream.dead_letter_topic) == []
 
 
 def test_headers_too_many_for_a_verdict_are_refused_before_the_index(stream, index):
@@ -191,6 +227,17 @@ def test_records_of_an_aborted_producer_are_never_read(stream, index):
     assert [v["id"] for v in stream.verdicts()] == ["1"]
 
 
+def test_pages_come_in_any_of_kafkas_compressions(stream, index):
+    """What the client cannot unpack would stop the partition for good."""
+    codecs = ["gzip", "snappy", "lz4", "zstd"]
+    for n, codec in enumerate(codecs):
+        producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers, compression_type=codec)
+        producer.send(stream.input_topic, value=json_page(n, f"packed by {codec} " * 40)[1])
+        producer.close()
+    run(stream, index, len(codecs))
+    assert [v["id"] for v in stream.verdicts()] == ["0", "1", "2", "3"]
+
+
 def test_the_latest_start_skips_what_was_there(stream, index):
     stream.send([json_page(0, "old " * 40)])
     settings = settings_of(stream, start="latest")
@@ -210,6 +257,8 @@ def test_lag_and_commits_are_measured(stream, index):
     assert value("simhash_dedup_pages_total", {"verdict": "unique", "kind": ""}) == judged
     assert value("simhash_dedup_last_commit_timestamp_seconds") > 1.7e9
     assert value("simhash_dedup_stage_seconds_count", {"stage": "commit"}) >= 1
+    # Its partitions are others' by now, and so is their lag.
+    assert value("simhash_dedup_consumer_lag", {"topic": stream.input_topic, "partition": "0"}) == 0
 
 
 def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index, monkeypatch):

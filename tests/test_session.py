@@ -1,7 +1,10 @@
 """Kafka sessions: slots of transactional ids, and what a broker's refusal becomes."""
 
+import os
+
 import kafka.errors as errors
 import pytest
+from kafka import KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.partitioner.default import murmur2
 
@@ -32,6 +35,21 @@ def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_sett
     assert third.name == first.name
     second.release()
     third.release()
+
+
+def test_a_slot_of_another_user_is_passed_over(slot_settings, monkeypatch):
+    """As where somebody tried the worker as root before."""
+    opened = os.open
+
+    def refusing(path, *flags):
+        if str(path).endswith("-0.lock"):
+            raise PermissionError(path)
+        return opened(path, *flags)
+
+    monkeypatch.setattr("os.open", refusing)
+    slot = Slot(slot_settings)
+    assert slot.name.endswith("-1")
+    slot.release()
 
 
 def test_another_group_has_slots_of_its_own(slot_settings, name):
@@ -100,6 +118,62 @@ def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_serve
     finally:
         session.close()
     assert stream.committed() == []
+
+
+def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, name):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers, transactional_id=f"{name}-upstream")
+    producer.init_transactions()
+    for finish in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.send(stream.input_topic, value=b"{}")
+        producer.flush()
+        finish()
+    producer.close()
+    session = Session(settings_of(stream), name)
+    try:
+        until(lambda: session.poll(0.5, 10).received, "the record that was committed")
+        until(lambda: not session.poll(0.1, 10).received and session.behind() == {(stream.input_topic, 0): 0}, "no lag")
+    finally:
+        session.close()
+
+
+class NotText(str):
+    """A header's name as clients in other languages can send it."""
+
+    def encode(self, *_):
+        return b"\xffname"
+
+
+def test_a_header_name_that_is_no_text_stops_nothing(kafka_server, redis_server, name):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(0, "a page")], headers=[("one", b"1"), (NotText("two"), b"2")])
+    session = Session(settings_of(stream), name)
+    try:
+        (received,) = until(lambda: session.poll(0.5, 10).received, "the record")
+    finally:
+        session.close()
+    assert received.record.value == json_page(0, "a page")[1]
+    assert received.headers == [("one", b"1"), ("\\xffname", b"2")]
+
+
+@pytest.mark.parametrize(
+    ("topic", "least", "config"),
+    [
+        ("verdict_topic", "1,048,576", {"max.message.bytes": "1000000"}),
+        ("dead_letter_topic", "8,192", {"max.message.bytes": "2000"}),
+    ],
+)
+def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, redis_server, name, topic, least, config):
+    """A batch that never fits would be tried for ever, its pages in the index and no verdict out."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.create_topics({getattr(stream, topic): {"num_partitions": 1, "configs": config}}, wait_for_metadata=True)
+    stream.create()
+    with pytest.raises(BrokerError, match=f"max.message.bytes .* set it to {least} or more"):
+        Session(settings_of(stream), name)
 
 
 @pytest.mark.parametrize("alike", [True, False])

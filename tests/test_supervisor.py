@@ -24,10 +24,10 @@ def free_port():
 
 
 class Supervisor:
-    def __init__(self, stream):
+    def __init__(self, stream, log=subprocess.DEVNULL):
         self.address = f"127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "worker", "run", "--processes", "2", "--metrics-address", self.address]
-        self.process = subprocess.Popen(command, env=stream.environment(), cwd=ROOT, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, env=stream.environment(), cwd=ROOT, stderr=log, start_new_session=True)
 
     def get(self, path):
         try:
@@ -56,8 +56,9 @@ def stream(kafka_server, redis_server):
 
 
 @pytest.fixture
-def supervisor(stream):
-    made = Supervisor(stream)
+def supervisor(stream, tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        made = Supervisor(stream, log)
     yield made
     left = descendants(made.process.pid)
     made.process.kill()
@@ -69,7 +70,7 @@ def fill(stream, count, seed):
     stream.send([json_page(1000 * seed + n, text) for n, text in enumerate(texts(count, Random(seed)))])
 
 
-def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stream, supervisor):
+def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stream, supervisor, tmp_path):
     fill(stream, 100, seed=1)
     stream.wait_for(100)
     until(lambda: supervisor.metric("simhash_dedup_pages_total") == 100, "all pages are counted")
@@ -87,9 +88,11 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     assert set(stream.answers().values()) == {1}
     until(lambda: supervisor.metric("simhash_dedup_pages_total") == 150, "the killed one's pages are still counted")
     left = descendants(supervisor.process.pid)
-    supervisor.process.send_signal(signal.SIGTERM)
+    # To all of them, as a service manager does, and from the supervisor again: each finishes what it has.
+    os.killpg(supervisor.process.pid, signal.SIGTERM)
     assert supervisor.process.wait(60) == 0
     wait_until_gone(left)
+    assert (tmp_path / "log").read_text().count("stopped: all that was judged is committed") == 2
 
 
 def test_a_killed_supervisor_leaves_no_process_behind(stream, supervisor):

@@ -41,7 +41,6 @@ def run_consumer(
     with stop_on_signals() as stopping:
         profile = configured_profile(settings)
         index = connected_index(settings, profile)
-        largest = largest_messages(settings)
         slot = Slot(settings)
         fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, deadline=settings.page_deadline)
         watch(status, settings.stuck_after)
@@ -51,7 +50,6 @@ def run_consumer(
             index=index,
             fingerprinters=fingerprinters,
             open_session=lambda: Session(settings, slot.name),
-            largest=largest,
             metrics=Metrics(registry),
             status=status,
             on_step=on_step,
@@ -98,11 +96,16 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second one ends the process at once."""
+    """An event that SIGTERM and SIGINT set; a second Ctrl-C ends the process at once.
+
+    A second SIGTERM does not: one that is sent to all processes of a group comes to a consumer from the supervisor too.
+    """
     stopping = threading.Event()
 
     def stop(number: int, _: FrameType | None) -> None:
         if stopping.is_set():
+            if number == signal.SIGTERM:
+                return
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         log.info("%s: stopping", signal.Signals(number).name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -61,6 +62,16 @@ def first_offsets(batches: Iterable[Batch]) -> dict[Partition, int]:
         for each in batch.received:
             first.setdefault(partition_of(each.record.source), each.record.source.offset)
     return first
+
+
+def counts(batches: Iterable[Batch]) -> Counter[Partition]:
+    """The records in flight of each partition that has stayed ours."""
+    found: Counter[Partition] = Counter()
+    for batch in batches:
+        found.update(partition_of(each.record.source) for each in batch.received)
+        for partition in batch.lost:
+            del found[partition]
+    return found
 
 
 def partition_of(source: Source) -> Partition:

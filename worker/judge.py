@@ -16,6 +16,7 @@ from simhash.charset import decode as decode_charset
 from simhash.errors import PageError
 from simhash.extract import extract_text
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
+from simhash.marks import check_marks
 from simhash.profiles import Profile, Signature
 from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
@@ -98,6 +99,7 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     decoded = time.perf_counter()
     text = extract_text(characters, profile.extractor) if page.is_html else characters
     extracted = time.perf_counter()
+    check_marks(text)
     signature = profile.signature(text, page.raw)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
     value = record.value if record.value is not None else page.raw

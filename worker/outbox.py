@@ -7,6 +7,7 @@ not become a dead letter any more, and a batch that cannot be sent would be read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from simhash.errors import PageError
 from worker.deadletter import dead_letter, record_size
@@ -18,7 +19,7 @@ from worker.verdict import encode
 
 
 class Outbox:
-    """Makes outgoing records; `largest` has each output topic's largest message, in bytes."""
+    """Makes outgoing records; `largest` has each output topic's largest message, in bytes, as of now."""
 
     def __init__(self, settings: Settings, largest: Mapping[str, int]) -> None:
         self._settings = settings
@@ -34,7 +35,9 @@ class Outbox:
         topic = self._settings.unique_topic
         whole = record_size(received.record.key, received.record.value, received.headers)
         if topic and whole > (limit := self._largest[topic]):
-            return _too_large(outcome, f"the record has {whole:,} bytes; topic {topic} takes {limit:,}")
+            # The topic took more, perhaps, when this page was judged for the first time.
+            message = f"the record has {whole:,} bytes; topic {topic} takes {limit:,}"
+            return replace(_too_large(outcome, message), by_chance=True)
         return outcome
 
     def letter(self, received: Received, rejection: Rejected) -> Outgoing:

@@ -38,7 +38,7 @@ from worker.errors import (
     WorkerError,
 )
 from worker.fingerprinters import Fingerprinters, Outcome
-from worker.inflight import Batch, Item, by_bytes, first_offsets, partition_of
+from worker.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
 from worker.judge import Judged, Prepared, Rejected, judge
 from worker.kafka import Assigned, Polled, Session
 from worker.metrics import Metrics
@@ -75,7 +75,6 @@ class Parts:
 
     Attributes:
         open_session: makes a session; called again when one is lost.
-        largest: each output topic's largest message, in bytes.
         on_step: called after each step of the loop, by its name (tests kill the process there).
     """
 
@@ -84,7 +83,6 @@ class Parts:
     index: Index
     fingerprinters: Fingerprinters
     open_session: Callable[[], Session]
-    largest: Mapping[str, int]
     metrics: Metrics
     status: Status
     on_step: Callable[[str], None] = lambda step: None
@@ -98,6 +96,7 @@ class Pipeline:
         self._settings = parts.settings
         self._stopping = stopping
         self._session: Session
+        self._outbox: Outbox
         self._under_way: deque[Batch] = deque()
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
@@ -105,7 +104,6 @@ class Pipeline:
         self._pause_seconds = 0.0
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
-        self._outbox = Outbox(parts.settings, parts.largest)
         self._progress = Progress(time.monotonic())
         self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
@@ -116,7 +114,7 @@ class Pipeline:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
             BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
         """
-        self._session = self._parts.open_session()
+        self._open()
         while True:
             try:
                 self._work()
@@ -134,11 +132,15 @@ class Pipeline:
             if not self._reopened():
                 return
 
+    def _open(self) -> None:
+        self._session = self._parts.open_session()
+        self._outbox = Outbox(self._settings, self._session.largest)
+
     def _reopened(self) -> bool:
         """Whether there is a new session; tried until there is one or it is time to stop."""
         while not self._stopping.is_set():
             try:
-                self._session = self._parts.open_session()
+                self._open()
             except (BrokerUnreachable, SessionLost) as error:
                 self._back_off(error)
             else:
@@ -279,12 +281,15 @@ class Pipeline:
     # Checks ------------------------------------------------------------------------------------------------------
 
     def _refuse_chance(self, items: Sequence[Item]) -> None:
-        """A page that failed by chance only now, but is in the index from before, must not become a dead letter."""
+        """A page that failed by chance only now, but is in the index from before, must not become a dead letter.
+
+        With a new session the limits of the topics are read again too.
+        """
         for _, outcome in items:
             if isinstance(outcome, Rejected) and outcome.by_chance:
                 position = Position(partition_of(outcome.source), outcome.source.offset)
                 if self._with_index(partial(self._parts.index.journalled, position)):
-                    raise BatchAborted(f"{position} {outcome.message}, but was judged before: it is read again")
+                    raise SessionLost(f"{position} was judged before, but now: {outcome.message}; it is read again")
 
     def _check_positions(self) -> None:
         """A gained partition must begin at or above the index's mark: below it, verdicts are out already.
@@ -341,6 +346,8 @@ class Pipeline:
 
     def _forget_all(self) -> None:
         self._under_way.clear()
+        for partition in self._committed:
+            self._parts.metrics.lost(partition)
         self._committed.clear()
         self._unchecked.clear()
 
@@ -368,8 +375,8 @@ class Pipeline:
         if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
-        ends = self._session.ends()
-        lags = {p: max(0, ends[p] - o) for p, o in self._committed.items() if p in ends}
+        behind, under_way = self._session.behind(), counts(self._under_way)
+        lags = {p: behind[p] + under_way[p] for p in self._committed if p in behind}
         self._parts.metrics.lag(lags)
         self._progress.tell(time.monotonic(), sum(lags.values()))
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import itertools
 import os
 import socket
 import tempfile
@@ -23,8 +22,10 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Partition
-from worker.errors import PositionRewound
+from worker.errors import PositionRewound, SettingsError
 from worker.kafka.connect import client_options, translated
+from worker.kafka.tolerance import be_tolerant
+from worker.kafka.topics import largest_messages
 from worker.records import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 
@@ -34,6 +35,7 @@ FETCH_BYTES = 16 << 20
 PARTITION_FETCH_BYTES = 8 << 20
 """Several batches of one partition at once: the fingerprinters must not wait for the next fetch."""
 SEND_SECONDS = 60.0
+MOST_SLOTS = 1000
 
 
 class Assigned(NamedTuple):
@@ -80,14 +82,21 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
 class Session:
     """See the module. One thread uses it.
 
+    Attributes:
+        largest: each output topic's largest message, in bytes, as of the session's begin.
+
     Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError.
     """
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
         self._settings = settings
         self._rebalances = _Rebalances()
+        self.largest = largest_messages(settings)
+        be_tolerant()
         with translated(settings):
-            self._producer = KafkaProducer(**_producer_options(settings, transactional_id))
+            # The client can split a batch that is too large, but loses sight of its records then.
+            batch_bytes = min(PRODUCER_BATCH_BYTES, *self.largest.values())
+            self._producer = KafkaProducer(**_producer_options(settings, transactional_id, batch_bytes))
             try:
                 self._producer.init_transactions()
                 self._consumer = KafkaConsumer(**_consumer_options(settings))
@@ -153,10 +162,15 @@ class Session:
         """Undo `pause`."""
         self._consumer.resume(*self._consumer.paused())
 
-    def ends(self) -> dict[Partition, int]:
-        """The end of each owned partition, as far as known from what was fetched."""
-        owned = self._consumer.assignment()
-        return {Partition(*tp): end for tp in owned if (end := self._consumer.highwater(tp)) is not None}
+    def behind(self) -> dict[Partition, int]:
+        """How many offsets lie between the last poll and the end of each owned partition, as far as known.
+
+        Not the end less the last record: what other producers' transactions leave behind is no record.
+        """
+        ends = {tp: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
+        return {
+            Partition(*tp): max(0, end - self._consumer.position(tp)) for tp, end in ends.items() if end is not None
+        }
 
     def close(self) -> None:
         """Leave the group and abort what is open."""
@@ -221,6 +235,9 @@ class Slot:
 
     A restarted worker must come back under its id to end at once the transaction that its predecessor left open; two
     live workers must never share one, or they fence each other. So each takes the first free lock file of this host.
+
+    Raises:
+        SettingsError: there is no place for lock files.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -229,20 +246,33 @@ class Slot:
     @staticmethod
     def _take(settings: Settings) -> tuple[int, str]:
         cluster = hashlib.blake2b(settings.bootstrap_servers.encode(), digest_size=4).hexdigest()
-        for number in itertools.count():
-            path = os.path.join(tempfile.gettempdir(), f"simhash-dedup-{settings.group_id}-{cluster}-{number}.lock")
-            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-                continue
-            return lock, settings.transactional_id or f"{settings.group_id}-{socket.gethostname()}-{number}"
-        raise AssertionError("unreachable: itertools.count has no end")
+        try:
+            start = os.path.join(tempfile.gettempdir(), f"simhash-dedup-{settings.group_id}-{cluster}")
+        except FileNotFoundError as error:
+            raise SettingsError(f"a worker locks a file in a temporary directory (TMPDIR): {error.strerror}") from error
+        for number in range(MOST_SLOTS):
+            lock = _locked(f"{start}-{number}.lock")
+            if lock is not None:
+                return lock, settings.transactional_id or f"{settings.group_id}-{socket.gethostname()}-{number}"
+        raise SettingsError(f"none of {MOST_SLOTS} lock files {start}-N.lock can be had by this user")
 
     def release(self) -> None:
         """Let another process have the slot."""
         os.close(self._lock)
+
+
+def _locked(path: str) -> int | None:
+    """A descriptor that holds the lock on a file; None when another process has it, or another user the file."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _received(row: Any) -> Received:
@@ -251,13 +281,13 @@ def _received(row: Any) -> Received:
     return Received(RawRecord(source, row.key, row.value), headers)
 
 
-def _producer_options(settings: Settings, transactional_id: str) -> dict[str, Any]:
+def _producer_options(settings: Settings, transactional_id: str, batch_bytes: int) -> dict[str, Any]:
     return client_options(settings) | {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": int(settings.transaction_timeout * 1000),
         "acks": "all",
         "linger_ms": LINGER_MS,
-        "batch_size": PRODUCER_BATCH_BYTES,
+        "batch_size": batch_bytes,
         "max_request_size": 1 << 30,  # the topics' own limits decide, checked before the index is touched
         "allow_auto_create_topics": False,
         "max_block_ms": 30_000,

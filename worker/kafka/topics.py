@@ -20,6 +20,8 @@ FOR_EVER_DAYS = 36_500
 MIB = 1 << 20
 LARGEST_VERDICT = MIB
 """Settings bound URL, id, key and headers so that a verdict, every character escaped, stays below this."""
+LEAST_DEAD_LETTER = 8 << 10
+"""A letter whose key, value and headers are left out still has its reasons."""
 BROKER_DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
@@ -78,10 +80,11 @@ def ensure_topics(settings: Settings, wanted: list[TopicPlan], replication: int,
 
 
 def largest_messages(settings: Settings) -> dict[str, int]:
-    """Each topic's `max.message.bytes`.
+    """Each output topic's `max.message.bytes`.
 
     Raises:
-        BrokerError: a topic is missing, or the verdict topic is compacted (it would forget verdicts).
+        BrokerError: a topic is missing; the verdict topic is compacted (it would forget verdicts); one takes less than
+            what must go there.
         BrokerUnreachable: nobody answers.
     """
     names = [plan.name for plan in plans(settings)]
@@ -94,7 +97,12 @@ def largest_messages(settings: Settings) -> dict[str, int]:
         raise BrokerError(
             f"topic {settings.verdict_topic} has cleanup.policy compact: it would forget verdicts; set it to delete"
         )
-    return {name: _max_bytes(config) for name, config in configs.items()}
+    largest = {name: _max_bytes(config) for name, config in configs.items()}
+    for name, least in ((settings.verdict_topic, LARGEST_VERDICT), (settings.dead_letter_topic, LEAST_DEAD_LETTER)):
+        if largest[name] < least:
+            raise BrokerError(f"topic {name} has max.message.bytes {largest[name]:,}: set it to {least:,} or more")
+    del largest[settings.input_topic]
+    return largest
 
 
 def topic_id(admin: KafkaAdminClient, name: str) -> str | None:

@@ -1,0 +1,31 @@
+"""Runs of combining marks: those that are too long are found wherever they lie, others pass."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simhash.errors import PageError
+from simhash.marks import check_marks
+
+
+@given(st.text(alphabet="ab\u0301\u0323\u0f73 é", max_size=60), st.integers(1, 8))
+def test_a_run_is_refused_when_it_is_longer_than_the_limit(text, most):
+    """Held against a look at every character."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]) else 0
+        longest = max(longest, run)
+    if longest <= most:
+        check_marks(text, most)
+        return
+    with pytest.raises(PageError, match="combining marks in a row") as caught:
+        check_marks(text, most)
+    assert caught.value.stage == "fingerprint"
+
+
+def test_the_place_of_the_run_is_said():
+    text = "é" + "a" * 9 + "\u0301" * 5 + "b"
+    with pytest.raises(PageError, match="more than 3 combining marks in a row: 5 at character 10 of 16"):
+        check_marks(text, 3)
