@@ -175,6 +175,29 @@ def test_a_broken_pipe_ends_the_run_quietly(pages):
     assert b"rror" not in written
 
 
+@pytest.mark.parametrize(
+    ("arguments", "streams", "code", "message"),
+    [
+        ("file - --out {out}", "<&-", 3, "standard input: Bad file descriptor"),
+        ("file {pages} --out -", ">&-", 3, "cannot write standard output: Bad file descriptor"),
+        ("file {pages} --out {out}", "<&- >&- 2>&-", 0, ""),
+        ("run --print-config", "> /dev/full", 3, "cannot write: No space left on device"),
+    ],
+)
+def test_a_standard_stream_that_is_closed_or_full_is_said(pages, tmp_path, arguments, streams, code, message):
+    line = arguments.format(pages=pages, out=tmp_path / "out")
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m worker {line} {'--quiet' if 'file' in line else ''} {streams}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code
+    assert done.stderr == (f"simhash-dedup: {message}\n" if message else "")
+
+
 def test_a_kept_index_remembers_and_a_run_again_says_the_same(pages, tmp_path):
     def judged(source, out):
         done = run("file", source, "--out", tmp_path / out, "--state", tmp_path / "state")

@@ -96,7 +96,8 @@ def _check_kind(path: Path) -> None:
 
 def _standard_input(line_limit: int, spool: bool) -> Input:
     # Not sys.stdin: its buffer is locked by a read under way, which must not keep a stopped run from ending.
-    stream = _Counted(io.FileIO(STANDARD_INPUT, closefd=False))
+    with _reading("standard input"):
+        stream = _Counted(io.FileIO(STANDARD_INPUT, closefd=False))
     if not spool:
         topic = _topic("-", b"")
 

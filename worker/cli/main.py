@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from worker.cli.rebuild import rebuild
 from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.topics import topics
+from worker.errors import InputError
 from worker.failure import exit_code_of, report
 
 
@@ -78,6 +80,7 @@ for command in (*OPERATING, migrate):
 
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
+    _fill_closed_streams()
     try:
         # Not commands(): click would make exit code 1 of a broken pipe.
         with commands.make_context("simhash-dedup", sys.argv[1:]) as context:
@@ -94,5 +97,21 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            error = InputError(f"cannot write: {error.strerror}")
         report(error)
         sys.exit(exit_code_of(error))
+
+
+def _fill_closed_streams() -> None:
+    """Where a service manager starts us without standard streams, no file or socket may come into their places.
+
+    What reads standard input or writes standard output then fails all the same; what is told on standard error is lost.
+    """
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
