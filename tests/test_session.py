@@ -176,6 +176,29 @@ def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, re
         Session(settings_of(stream), name)
 
 
+def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, name, monkeypatch):
+    """The client would wait for it for ever, without a word, and would not be closed."""
+    monkeypatch.setattr("worker.kafka.session.CLOSE_SECONDS", 1)
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"transaction_timeout": "1s"})
+    stream.create()
+    session = Session(settings_of(stream), name)
+    try:
+        until(lambda: session.poll(0.5, 10).gained, "an assignment")
+        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
+        session.send(out, {}, lambda step: None)
+        with closing_admin(stream.bootstrap_servers) as admin:
+            admin.delete_topics([stream.verdict_topic])
+            until(lambda: stream.verdict_topic not in admin.list_topics(), "the topic is gone")
+        with pytest.raises(BrokerError) as caught:
+            session.send(out, {}, lambda step: None)
+        assert caught.value.retriable
+    finally:
+        session.close()
+    assert not session._producer._sender.is_alive()
+    with pytest.raises(BrokerError, match=f"topic {stream.verdict_topic} does not exist"):
+        Session(settings_of(stream), name)
+
+
 @pytest.mark.parametrize("alike", [True, False])
 def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_server, redis_server, name, alike):
     """Whoever joins pages with verdicts finds both in partitions of one number; else the key decides."""

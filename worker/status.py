@@ -47,8 +47,10 @@ def watch(status: Status, limit: float) -> None:
     """End this process, in a thread of its own, when its loop stands still for `limit` seconds.
 
     Kafka's client waits for the end of a transaction without a timeout; a supervisor or container engine that starts
-    the process again is the only way out.
+    the process again is the only way out. The time counts from now: the status may be that of a consumer that was here
+    before.
     """
+    status.progress()
 
     def run() -> None:
         while status.stuck_for() < limit:

@@ -101,9 +101,10 @@ def connect(settings: Settings) -> redis.Redis:
     options: dict[str, Any] = {
         "socket_timeout": settings.redis_timeout,
         "socket_connect_timeout": settings.redis_timeout,
-        "socket_keepalive": True,
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
     }
+    if not url.startswith("unix://"):
+        options["socket_keepalive"] = True
     try:
         if url.startswith(SENTINEL_SCHEMES):
             return sentinel_client(url, options)

@@ -13,6 +13,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ LINGER_MS = 5
 FETCH_BYTES = 16 << 20
 PARTITION_FETCH_BYTES = 8 << 20
 """Several batches of one partition at once: the fingerprinters must not wait for the next fetch."""
-SEND_SECONDS = 60.0
+CLOSE_SECONDS = 5
 MOST_SLOTS = 1000
 
 
@@ -142,6 +143,8 @@ class Session:
                 }
                 self._producer.send_offsets_to_transaction(positions, group)
                 on_step("offsets")
+            except errors.KafkaTimeoutError:
+                raise  # who does not answer would not answer an abort either; the next session ends the transaction
             except errors.KafkaError:
                 self._producer.abort_transaction()
                 raise
@@ -173,9 +176,16 @@ class Session:
         }
 
     def close(self) -> None:
-        """Leave the group and abort what is open."""
-        self._producer.close(timeout=5)
-        self._consumer.close(autocommit=False, timeout_ms=5000)
+        """Leave the group and abort what is open; what the brokers do not answer to is left to them."""
+        try:
+            self._producer.close(timeout=CLOSE_SECONDS)
+        except errors.KafkaError:
+            # What cannot be sent keeps the client from closing, and its thread would go on trying.
+            self._producer._sender.force_close()
+            with suppress(errors.KafkaError):
+                self._producer.close(timeout=CLOSE_SECONDS)
+        with suppress(errors.KafkaError):
+            self._consumer.close(autocommit=False, timeout_ms=1000 * CLOSE_SECONDS)
 
     def _membership(self) -> ConsumerGroupMetadata:
         """What the broker knows this member by, if it still is one.
@@ -216,9 +226,10 @@ class Session:
             )
             for o in outgoing
         ]
-        self._producer.flush(timeout=SEND_SECONDS)
+        seconds = self._settings.transaction_timeout  # after which the broker aborts it anyway
+        self._producer.flush(timeout=seconds)
         for future in futures:
-            future.get(timeout=SEND_SECONDS)
+            future.get(timeout=seconds)
 
     def _as_many_partitions(self, topic: str) -> bool:
         """Whether a topic has as many partitions as the input: then a verdict goes where its page came from.

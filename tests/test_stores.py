@@ -1,0 +1,21 @@
+"""The ways to a Redis that settings can name."""
+
+import pytest
+
+from simhash.errors import IndexUnreachable
+from worker.embedded import embedded_redis
+from worker.settings import load
+from worker.stores import connect, found_index
+
+
+def test_a_redis_is_reached_by_its_socket():
+    with embedded_redis(None) as server:
+        path = server.connection_pool.connection_kwargs["path"]
+        with connect(load({"redis_url": f"unix://{path}?db=1"})) as client:
+            assert client.ping()
+
+
+def test_a_primary_that_nobody_knows_is_said_in_few_words():
+    with pytest.raises(IndexUnreachable) as caught:
+        found_index(load({"redis_url": "redis+sentinel://:sesame@127.0.0.1:1/dedup"}))
+    assert str(caught.value) == "Redis does not answer: No master found for 'dedup'"
