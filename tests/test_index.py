@@ -109,7 +109,7 @@ def test_batches_of_any_size_give_the_same_answers(make, seed, parts, step):
     assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
 
 
-@pytest.mark.parametrize("work", [0, 120, 500])
+@pytest.mark.parametrize("work", [0, 100, 250])
 def test_calls_that_are_cut_short_judge_every_page_in_its_turn(client, name, monkeypatch, work):
     """The next call is under way when one is cut: its pages must wait for those that were left out."""
     monkeypatch.setattr("simhash.index.redis.CALL_WORK", work)

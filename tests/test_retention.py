@@ -98,10 +98,10 @@ def removals(client, name):
 
 @pytest.fixture(scope="module")
 def many():
-    """5,000 pages with random fingerprints, practically all unique, and 45,000 short ones, which are quickly stored."""
+    """2,000 pages with random fingerprints, practically all unique, and 10,000 short ones, which are quickly stored."""
     random = Random(9)
-    long = [entry(n, random.getrandbits(64), random.getrandbits(64)) for n in range(5000)]
-    return [*long, *(entry(n, None, digest=f"raw:{n:032x}") for n in range(5000, 50_000))]
+    long = [entry(n, random.getrandbits(64), random.getrandbits(64)) for n in range(2000)]
+    return [*long, *(entry(n, None, digest=f"raw:{n:032x}") for n in range(2000, 12_000))]
 
 
 def bounded(client, index, name, batch):
@@ -114,7 +114,7 @@ def bounded(client, index, name, batch):
 
 def test_after_a_long_pause_no_call_removes_more_than_its_share(client, name, many):
     clock, rule = Clock(), relation(design("4"))
-    index = open_index(client, name, {}, rule, 50_000, Retention(max_age_ms=1000), clock)
+    index = open_index(client, name, {}, rule, len(many), Retention(max_age_ms=1000), clock)
     for at in range(0, len(many), 500):
         index.check_and_insert(many[at : at + 500], {PAGES: at})
     assert index.documents() == len(many)

@@ -39,14 +39,16 @@ from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, literal, unt
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.index.server import check_server
 from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
-from simhash.tables import Table
+from simhash.index.surroundings import Reading, Surroundings
 
 CALL_WORK = 3500
 """Work after which the script leaves the rest of a call to the next one, about 5 ms: a page is 50, a candidate 1."""
+CROWD = 1000
+"""Candidates of one page above which it is judged in a call of its own (see `surroundings`)."""
 CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
-_PARTS = ("call", "bits", "records", "retention", "judging", "journals", "batch")
+_PARTS = ("call", "bits", "records", "retention", "judging", "crowds", "journals", "batch")
 _json = msgspec.json.Encoder(order="sorted")
 
 
@@ -116,7 +118,9 @@ class RedisIndex:
             left = slice(len(answers), len(entries))
             try:
                 with translated():
-                    self._judge_some(entries[left], committed, known.of(left), answers)
+                    crowded = self._judge_some(entries[left], committed, known.of(left), answers)
+                    if crowded:
+                        self._judge_in_crowd(entries[len(answers)], committed, known.generation, answers)
             except BaseMoved as error:
                 self._follow(error)
                 known = self._known(entries)
@@ -180,12 +184,10 @@ class RedisIndex:
 
     def neighbours(self, fingerprint: int) -> list[Neighbour]:
         """See `Index.neighbours`."""
+        reading = Reading(self._inside)
         with translated():
-            found = [
-                Neighbour(near, (near ^ fingerprint).bit_count(), record)
-                for near in self._within_reach(fingerprint)
-                for record in self._records(near)
-            ]
+            near = [fingerprint, *(set(reading.near(fingerprint)) - {fingerprint})]
+            found = [Neighbour(f, (f ^ fingerprint).bit_count(), record) for f, record in reading.records(near)]
         return sorted(found, key=lambda n: (n.distance, n.record.seq))
 
     def scan(self) -> Iterator[tuple[int | None, Record]]:
@@ -225,40 +227,73 @@ class RedisIndex:
             self._safekeeping.replicated()
 
     def _judge_some(
-        self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
-    ) -> None:
+        self,
+        entries: Sequence[Entry],
+        committed: Mapping[Partition, int],
+        known: Known,
+        answers: list[Answer],
+        read: Surroundings | None = None,
+    ) -> bool:
         """Add the answers for `entries`, or for the first of them when a call is cut short.
 
         The script that cuts one short refuses what is under way behind it, which it knows by the name they share.
+
+        Args:
+            read: what was read for an entry that meets a crowd, and is alone.
+
+        Returns:
+            Whether the next entry meets a crowd.
         """
         try:
-            self._judge(entries, committed, known, answers)
+            return self._judge(entries, committed, known, answers, read)
         except redis.exceptions.NoScriptError:
             self._script.load()
+            return False
 
     def _judge(
-        self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
-    ) -> None:
-        name, at, idle_since = secrets.token_hex(8), 0, 0.0
-        sent: deque[tuple[slice, float]] = deque()
-        history = self._safekeeping.expected()
+        self,
+        entries: Sequence[Entry],
+        committed: Mapping[Partition, int],
+        known: Known,
+        answers: list[Answer],
+        read: Surroundings | None,
+    ) -> bool:
+        at, crowded = 0, False
+        sent: deque[tuple[slice, float | None]] = deque()
+        call: dict[str, object] = {"name": secrets.token_hex(8), "work": CALL_WORK, "crowd": CROWD}
+        call["history"] = self._safekeeping.expected()
+        if read:
+            call["read"] = read.for_script(self._layout.fingerprint_bytes)
         with self._script.line() as line:
             while at < len(entries) or sent:
                 if at < len(entries) and len(sent) < CALLS_UNDER_WAY:
                     some = slice(at, min(at + self._size.pages, len(entries)))
-                    call = {"name": name, "work": CALL_WORK, "history": history}
                     arguments = self._arguments(call, entries[some], committed, known.of(some))
+                    # Only a call that finds the server idle can be timed: others wait, or are done before we look.
+                    sent.append((some, None if sent else time.perf_counter()))
                     line.send(self._layout.meta, arguments)
-                    sent.append((some, time.perf_counter()))
                     at = some.stop
                     continue
                 some, started = sent.popleft()
                 found = line.receive()
-                started, idle_since = max(started, idle_since), time.perf_counter()
-                self._size.took(some.stop - some.start, idle_since - started)
+                if found and self._layout.meets_crowd(found[-1]):
+                    found.pop()
+                    crowded = True
+                elif found and started:
+                    self._size.took(len(found), time.perf_counter() - started)
                 answers += map(self._told, found, entries[some], known.answers[some])
                 if len(found) < some.stop - some.start:
                     at = len(entries)
+        return crowded
+
+    def _judge_in_crowd(
+        self, entry: Entry, committed: Mapping[Partition, int], base: str, answers: list[Answer]
+    ) -> None:
+        """Add the answer for an entry that meets more stored pages than one call may compare."""
+        wanted, undecided = len(answers) + 1, Known(base, [None])
+        while len(answers) < wanted:
+            read = Reading(self._inside).surroundings(entry)
+            self._judge_some([entry], committed, undecided, answers, read)
 
     def _told(self, data: bytes, entry: Entry, of_base: bytes | None) -> Answer:
         answer = self._layout.answer(data, entry)
@@ -317,29 +352,6 @@ class RedisIndex:
         wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         numbers = {partition: number for number, partition in enumerate(wanted, start=1)}
         return numbers, [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
-
-    def _within_reach(self, fingerprint: int) -> list[int]:
-        relation = self.spec.relation
-        found: set[int] = {fingerprint}
-        for index, table in enumerate(relation.design.tables):
-            found.update(self._probed(index, table, fingerprint))
-        return [f for f in found if (f ^ fingerprint).bit_count() <= relation.reach]
-
-    def _probed(self, index: int, table: Table, fingerprint: int) -> Iterator[int]:
-        """Stored fingerprints that share (within the design's radius) table `index`'s prefix; reads whole buckets."""
-        layout, radius = self._layout, self.spec.relation.design.radius
-        bucket = int(layout.place(table, fingerprint)[0], 16)
-        flips = [1 << i for i in range(self.spec.bucket_bits)] if radius else []
-        for number in [bucket, *(bucket ^ flip for flip in flips)]:
-            name = f"{number:0{layout.digits}x}"
-            for member, score in self._client.zrange(layout.table(index) + name, 0, -1, withscores=True):
-                near = layout.fingerprint_at(table, name, int(score), member)
-                if ((near ^ fingerprint) & table.lead).bit_count() <= radius:
-                    yield near
-
-    def _records(self, fingerprint: int) -> list[Record]:
-        field = self._client.hget(self._layout.records(fingerprint), self._layout.key_of(fingerprint))
-        return self._layout.records_in(field or b"")
 
 
 def open_index(

@@ -79,7 +79,8 @@ class Statistics:
             those younger than the oldest record.
         oldest, newest: the first and last record in the log; None: there is none.
         most_candidates: the most stored pages that one page was compared with.
-        cuts: how many calls ended early because their pages met so many. On a cluster neither is counted: 0.
+        cuts: how many calls ended early because their pages met so many.
+        crowds: how many pages met too many for one call. On a cluster none of the three is counted: 0.
         servers: all primaries.
     """
 
@@ -90,6 +91,7 @@ class Statistics:
     newest: Record | None
     most_candidates: int
     cuts: int
+    crowds: int
     servers: tuple[Server, ...]
     kinds: tuple[Kind, ...]
     journals: tuple[Journal, ...]
@@ -123,7 +125,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
     """
     begin = stretch(inside, 0)
     layout = inside.layout
-    most_candidates, cuts = inside.client.hmget(layout.meta, "most_candidates", "cuts")
+    most_candidates, cuts, crowds = inside.client.hmget(layout.meta, "most_candidates", "cuts", "crowds")
     starts = {
         "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
         "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
@@ -151,6 +153,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         newest=_newest(inside, begin),
         most_candidates=int(most_candidates or 0),
         cuts=int(cuts or 0),
+        crowds=int(crowds or 0),
         servers=(server(address, memory),),
         kinds=(
             *kinds,

@@ -48,6 +48,7 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
         newest=_first_record(inside, range(seq, first - 1, -1)),
         most_candidates=0,
         cuts=0,
+        crowds=0,
         servers=tuple(server(address, memory) for address, memory in inside.nodes.memory()),
         kinds=(
             *kinds,

@@ -1,6 +1,18 @@
 -- The batch ------------------------------------------------------------------------------------------------------
 
-local PAGE_WORK = 50   -- a page that meets few candidates, or one that is forgotten, takes as long as comparing so many
+-- What takes as long as comparing so many candidates: a page that meets few, or one that is forgotten.
+local probes = #layout.prefixes + #layout.bands
+for _, prefix in ipairs(layout.prefixes) do probes = probes + layout.radius * prefix end
+local PAGE_WORK = 20 + 3 * probes
+
+-- The answer; nil when the page meets a crowd.
+local function judge(page)
+  own_seq, oldest_seq, oldest_record, oldest_distance = nil, nil, nil, nil
+  candidates, crowded = 0, false
+  if page.decided then return judge_decided(page) end
+  if page.kind ~= 'f' then return judge_digest(page) end
+  return (asked.read and judge_read or judge_fingerprint)(page)
+end
 
 local pages, partitions, answers = {}, {}, {}
 local last_page = #ARGV - #asked.decided
@@ -23,13 +35,13 @@ for i, page in ipairs(pages) do
   local before = forgotten
   candidates = 0
   page.answer = page.answer or judge(page)
-  answers[i] = page.answer
+  answers[i] = page.answer or pack('>I4c1', candidates, 'c')
   forget_some(asked.expire_per_page)
   work = work + PAGE_WORK * (1 + forgotten - before) + candidates
   most_candidates = math.max(most_candidates, candidates)
-  if work > asked.work and i < #pages then
+  if not page.answer or work > asked.work and i < #pages then
     call('HSET', KEYS[1], 'cut', asked.name)
-    call('HINCRBY', KEYS[1], 'cuts', 1)
+    call('HINCRBY', KEYS[1], page.answer and 'cuts' or 'crowds', 1)
     break
   end
 end

@@ -7,7 +7,15 @@ local NO_KEY = byte('-')   -- what the score of a band begins with when there is
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
-local candidates = 0
+local candidates, crowded = 0, false
+
+-- The members of a bucket with this score; none when they make the page's candidates a crowd: see crowds.lua.
+local function met(key, score)
+  local found = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, asked.crowd + 1)
+  candidates = candidates + #found
+  crowded = candidates > asked.crowd
+  return crowded and {} or found
+end
 
 local function shares_band(record, bands)
   for at = 1, #bands, BAND_BYTES do
@@ -51,8 +59,7 @@ end
 -- Compare with the members of a bucket that share a prefix of table i with the page. `flipped`: the one bit of the prefix
 -- (from 1) in which they differ from it; nil: none.
 local function compare(i, key, score, page, flipped)
-  local own, found = page.places[MEMBERS + i], call('ZRANGEBYSCORE', key, score, score)
-  candidates = candidates + #found
+  local own, found = page.places[MEMBERS + i], met(key, score)
   for n = 1, #found do
     local d = distance(own, found[n], layout.reach) + (flipped and 1 or 0)
     if d == 0 then
@@ -86,8 +93,7 @@ end
 
 -- Members of a band name their fingerprints outright.
 local function compare_band(key, score, page)
-  local found = call('ZRANGEBYSCORE', key, score, score)
-  candidates = candidates + #found
+  local found = met(key, score)
   for n = 1, #found do
     local fingerprint = sub(found[n], 1, #page.fingerprint)
     if not page.seen[fingerprint] then
@@ -102,8 +108,8 @@ local function probe(page)
   for i = 1, #layout.prefixes do
     local key, score = places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1]
     compare(i, key, score, page)
-    if own_seq then return end
-    if layout.radius > 0 then probe_flipped(i, key, score, page) end
+    if not own_seq and layout.radius > 0 then probe_flipped(i, key, score, page) end
+    if own_seq or crowded then return end
   end
   for i = 1, #layout.bands do
     local key, score = places[BANDS + 2 * (i - 1)], places[BANDS + 2 * (i - 1) + 1]
@@ -141,6 +147,7 @@ local function judge_fingerprint(page)
   page.places = {unpack_struct(layout.places, page.argument, page.at)}
   page.fingerprint, page.seen = page.places[1], {}
   probe(page)
+  if crowded and not own_seq then return nil end
   local known = verdict()
   if known then return known end
   insert(page)
@@ -178,10 +185,4 @@ local function judge_decided(page)
     if own and is_live(record) then return pack('>I4c1I6', 1, 'u', seq_of(record)) end
   end
   return page.decided
-end
-
-local function judge(page)
-  own_seq, oldest_seq, oldest_record, oldest_distance = nil, nil, nil, nil
-  local judged_by = page.decided and judge_decided or page.kind == 'f' and judge_fingerprint or judge_digest
-  return judged_by(page)
 end

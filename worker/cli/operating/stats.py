@@ -67,6 +67,7 @@ def _fields(index: Operations, found: Statistics) -> dict[str, object]:
         "newest": _record_fields(found.newest),
         "most_candidates": found.most_candidates,
         "cuts": found.cuts,
+        "crowds": found.crowds,
         "server_bytes": found.server_bytes,
         "server_resident_bytes": found.server_resident_bytes,
         "server_skew": round(found.server_skew, 2),
@@ -93,6 +94,7 @@ def _lines(index: Operations, found: Statistics) -> Iterator[str]:
     for which, record in (("oldest", found.oldest), ("newest", found.newest)):
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
     yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
+    yield f"{'crowds':22}met by {found.crowds:,} pages, each judged alone"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
     if len(found.servers) > 1:
         yield f"{'primaries':22}{len(found.servers)}, the fullest with {found.server_skew:.2f} times the mean"
