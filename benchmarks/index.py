@@ -175,8 +175,10 @@ def _load(bench: Bench, stored: int) -> None:
 
 
 def _settle(client: redis.Redis) -> None:
-    """Wait until Redis has rewritten its append-only file, should it be at it, and keep it from beginning again: what is
-    measured next is to be the calls, not the copies of memory pages that a rewrite costs."""
+    """Wait until Redis has rewritten its append-only file, should it be at it, and keep it from beginning again.
+
+    What is measured next is to be the calls, not the copies of memory pages that a rewrite costs.
+    """
     client.config_set("auto-aof-rewrite-percentage", 0)
     while client.info("persistence")["aof_rewrite_in_progress"]:
         time.sleep(0.2)

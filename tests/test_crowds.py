@@ -117,7 +117,8 @@ def test_the_script_compares_none_of_a_large_crowd(client, name):
     assert client.hget(f"{name}:meta", "crowds") is None
     stored(index, pages[900:], 901)
     like = pages[12_345]
-    found, new = index.check_and_insert([entry(30_000, like.fingerprint ^ 0b111, like.verifier), entry(30_001, 7, 5)], {})
+    near = entry(30_000, like.fingerprint ^ 0b111, like.verifier)
+    found, new = index.check_and_insert([near, entry(30_001, 7, 5)], {})
     assert summary(found.decision) == ("duplicate", 12_346)
     assert found.candidates > 20_000
     assert summary(new.decision) == ("unique", 20_001)

@@ -49,8 +49,8 @@ SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
 SEVERAL = b"\xff"
 """How the records of a fingerprint begin when there are two and more; one begins with its seq, which is smaller."""
 ENTRIES_PER_BUCKET = 48
-"""Aim for b: 34 to 68 entries keep a bucket one listpack, which is cheap to read and write. With half as many the tables
-and records of the shipped default take 11 to 17 bytes a document more and a call takes no less time."""
+"""Aim for b: 34 to 68 entries keep a bucket one listpack, which is cheap to read and write. With half as many a
+document takes 11 to 17 bytes more (6 tables, 3 bands, record) and its call no less time."""
 MAX_SCORE_BITS = 53
 BAND_SCORE_BITS = 7
 """Bits of a band key behind b: the most that a listpack holds in one byte. Of other keys that share b + 7 bits with a
