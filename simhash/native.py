@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from simhash import segment
 from simhash.features import normalised_parts
 
-INTERFACE = 2
+INTERFACE = 3
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -52,12 +52,43 @@ class BlockKernel(Protocol):
     def near(self, data: bytes, sizes: bytes, checks: bytes, count: int, range_: bytes, reach: int) -> bytes:
         """Of the same the keys between the first two of `range_`, within `reach` bits of its third."""
 
+    def near_ranges(
+        self,
+        file: BlockFile,
+        begins: bytes,
+        sizes: bytes,
+        checks: bytes,
+        count: int,
+        first: bytes,
+        last: bytes,
+        lows: bytes,
+        queries: bytes,
+        prefix: int,
+        reach: int,
+    ) -> tuple[bytes, bytes, bytes]:
+        """Of many ranges of a file's keys those near their queries; see `simhash.compressed.tables.Ranges`.
+
+        Args:
+            begins: where in the file the blocks begin that are needed, u64; `sizes` and `checks` (u32) are theirs.
+            first, last: among those the first and the last of each range, u32.
+
+        Returns:
+            The numbers of ranges (u32), keys, and their distances (u32); ValueError as above, OSError.
+        """
+
+
+class BlockFile(Protocol):
+    """A file that the kernel has open."""
+
 
 class BlockFunctions(Protocol):
     """What the extension has for compressed tables."""
 
     def BlockKernel(self, width: int, block_keys: int, lengths: list[int]) -> BlockKernel:  # noqa: N802
         """The kernel of one table's code."""
+
+    def BlockFile(self, path: str) -> BlockFile:  # noqa: N802
+        """A file of blocks, opened; OSError where it cannot be."""
 
     def gap_counts(self, keys: bytes, width: int) -> list[int]:
         """How often each first differing bit occurs among ascending keys; ValueError where they descend."""

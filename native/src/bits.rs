@@ -46,6 +46,17 @@ pub fn peek(data: &[u8], place: usize) -> u64 {
     word << offset | u64::from(window[8]) >> (8 - offset)
 }
 
+/// How many bits `peek_most` surely has.
+pub const LOADED: u16 = 57;
+
+/// At least `LOADED` bits that begin at the bit `place`, in one load, zeros behind them; None behind the end.
+#[inline(always)]
+pub fn peek_most(data: &[u8], place: usize) -> Option<u64> {
+    let begin = place >> 3;
+    let window: &[u8; 8] = data.get(begin..begin + 8)?.first_chunk()?;
+    Some(u64::from_be_bytes(*window) << (place & 7))
+}
+
 /// The first `count` (0 to 64) of 64 bits, right-aligned.
 #[inline]
 pub fn front(bits: u64, count: u32) -> u64 {

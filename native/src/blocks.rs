@@ -1,16 +1,14 @@
-//! Ascending keys to compressed blocks and back (`simhash/compressed/blocks.py`, where the format is described).
+//! Ascending keys to compressed blocks (`simhash/compressed/blocks.py`, where the format is described).
 //!
 //! A key is W words of 64 bits, left-aligned, the most significant word first.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::bits::{BitWriter, PADDING, front, peek};
+use crate::bits::{BitWriter, LOADED};
 
-const WORD: usize = 64;
+pub(crate) const WORD: usize = 64;
 /// Bits of the longest code (`huffman.LONGEST`).
-const LONGEST: u32 = 12;
-/// Bits of a key's code and rest that one load from any bit on surely has.
-const LOADED: u32 = 57;
+pub(crate) const LONGEST: u32 = 12;
 
 /// What is wrong with a block, and its number.
 pub type Broken = (usize, String);
@@ -35,53 +33,86 @@ impl<'a> Blocks<'a> {
 
 /// A canonical code over the symbols 0 to `width`, and the blocks that it is for.
 pub struct BlockCode {
-    width: usize,
-    block_keys: usize,
+    pub(crate) width: usize,
+    pub(crate) block_keys: usize,
     lengths: Vec<u8>,
     codes: Vec<u16>,
     /// For each number of LONGEST bits what it begins with.
-    rows: Vec<Row>,
+    pub(crate) rows: Box<[Row; 1 << LONGEST]>,
+    /// The same for keys of one word, where code and rest can be had in one load.
+    pub(crate) short: Box<[ShortRow; 1 << LONGEST]>,
+    /// For keys of one word and each symbol: the bit that goes from 0 to 1, and those below it that are a key's.
+    pub(crate) masks: Box<[(u64, u64); 256]>,
 }
 
-/// A code word: its length in bits, 0 for none; its symbol; and how many bits it and the rest of the key have.
+/// A code word: its length, 0 for none, and its symbol.
 #[derive(Clone, Copy, Default)]
-struct Row {
-    length: u8,
-    symbol: u16,
-    whole: u16,
+pub(crate) struct Row {
+    pub(crate) length: u8,
+    pub(crate) symbol: u16,
+}
+
+/// A code word: how many bits it and the rest of the key have, 0 for too many; how far to turn the bits that begin with
+/// it to the right to have the rest in its place; and its symbol.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ShortRow {
+    pub(crate) whole: u8,
+    pub(crate) turn: u8,
+    pub(crate) symbol: u8,
 }
 
 impl BlockCode {
     /// None where no code has these lengths.
     pub fn new(width: usize, block_keys: usize, lengths: Vec<u8>) -> Option<Self> {
+        if block_keys == 0 || width == 0 || lengths.len() != width + 1 {
+            return None;
+        }
         let mut order: Vec<usize> = (0..lengths.len()).filter(|&s| lengths[s] > 0).collect();
         order.sort_by_key(|&symbol| (lengths[symbol], symbol));
-        let mut codes = vec![0; lengths.len()];
-        let mut rows = vec![Row::default(); 1 << LONGEST];
-        let mut start = 0;
-        for symbol in order {
-            let spare = LONGEST.checked_sub(lengths[symbol].into())?;
-            codes[symbol] = (start >> spare) as u16;
-            let end = start + (1 << spare);
-            let length = lengths[symbol];
-            let whole = u16::from(length) + width.saturating_sub(symbol + 1) as u16;
-            let symbol = symbol as u16;
-            let row = Row {
-                length,
-                symbol,
-                whole,
-            };
-            rows.get_mut(start..end)?.fill(row);
-            start = end;
-        }
-        let fits = block_keys > 0 && width > 0 && lengths.len() == width + 1;
-        fits.then_some(Self {
+        let mut made = Self {
             width,
             block_keys,
+            codes: vec![0; lengths.len()],
             lengths,
-            codes,
-            rows,
-        })
+            rows: Box::new([Row::default(); 1 << LONGEST]),
+            short: Box::new([ShortRow::default(); 1 << LONGEST]),
+            masks: Box::new([(0, 0); 256]),
+        };
+        let mut start = 0;
+        for symbol in order {
+            let length = made.lengths[symbol];
+            let spare = LONGEST.checked_sub(length.into())?;
+            made.codes[symbol] = (start >> spare) as u16;
+            let end = start + (1 << spare);
+            let row = Row {
+                length,
+                symbol: symbol as u16,
+            };
+            made.rows.get_mut(start..end)?.fill(row);
+            let row = made.short_row(symbol);
+            made.short[start..end].fill(row);
+            start = end;
+        }
+        if width <= WORD {
+            for gap in 0..width {
+                let bit = 1 << (WORD - 1 - gap);
+                made.masks[gap] = (bit, (bit - 1) & u64::MAX << (WORD - width));
+            }
+        }
+        Some(made)
+    }
+
+    fn short_row(&self, symbol: usize) -> ShortRow {
+        let whole = usize::from(self.lengths[symbol]) + self.width.saturating_sub(symbol + 1);
+        if self.width > WORD || whole > LOADED.into() {
+            return ShortRow::default();
+        }
+        let turn = (2 * WORD - whole - (WORD - self.width)) % WORD;
+        ShortRow {
+            whole: whole as u8,
+            turn: turn as u8,
+            symbol: symbol as u8,
+        }
     }
 
     /// The words of a key.
@@ -149,164 +180,13 @@ impl BlockCode {
         }
         Some(self.width)
     }
-
-    /// The keys, `count` in all, of blocks of these sizes and checks.
-    pub fn decode<const W: usize>(
-        &self,
-        blocks: Blocks,
-        count: usize,
-    ) -> Result<Vec<[u64; W]>, Broken> {
-        let mut keys = Vec::with_capacity(count);
-        self.each(blocks, count, |key| {
-            keys.push(key);
-            true
-        })?;
-        Ok(keys)
-    }
-
-    /// Of the same the keys from `low` to `high` within `reach` bits of `query`.
-    pub fn near<const W: usize>(
-        &self,
-        blocks: Blocks,
-        count: usize,
-        [low, high, query]: [[u64; W]; 3],
-        reach: u32,
-    ) -> Result<Vec<[u64; W]>, Broken> {
-        let mut keys = Vec::new();
-        self.each(blocks, count, |key: [u64; W]| {
-            let differing = key.iter().zip(query).map(|(a, b)| (a ^ b).count_ones());
-            if key >= low && key <= high && differing.sum::<u32>() <= reach {
-                keys.push(key);
-            }
-            key <= high
-        })?;
-        Ok(keys)
-    }
-
-    /// Hand on the keys of blocks, of each while more are wanted. All blocks are checked before.
-    fn each<const W: usize>(
-        &self,
-        blocks: Blocks,
-        count: usize,
-        mut take: impl FnMut([u64; W]) -> bool,
-    ) -> Result<(), Broken> {
-        let mut begin = 0;
-        for (number, (&size, &stored)) in blocks.sizes.iter().zip(blocks.checks).enumerate() {
-            let end = begin + size as usize;
-            let found = blocks.data.get(begin..end).map(check);
-            if found != Some(stored) {
-                let found = found.unwrap_or_default();
-                return Err((
-                    number,
-                    format!("its check is {found:08x}, not {stored:08x}"),
-                ));
-            }
-            begin = end;
-        }
-        let mut padded = Vec::with_capacity(blocks.data.len() + PADDING + 8 * W);
-        padded.extend_from_slice(blocks.data);
-        padded.resize(blocks.data.len() + PADDING + 8 * W, 0);
-        let mut begin = 0;
-        for (number, &size) in blocks.sizes.iter().enumerate() {
-            let end = begin + size as usize;
-            let held = count
-                .saturating_sub(number * self.block_keys)
-                .min(self.block_keys);
-            self.read_block(&padded, 8 * begin, 8 * end, held, &mut take)
-                .ok_or_else(|| {
-                    (
-                        number,
-                        "it does not hold the keys that it should".to_string(),
-                    )
-                })?;
-            begin = end;
-        }
-        Ok(())
-    }
-
-    /// One block between two bits, key by key while `take` wants more; None where it is not one of `held` keys.
-    #[inline]
-    fn read_block<const W: usize>(
-        &self,
-        data: &[u8],
-        begin: usize,
-        end: usize,
-        held: usize,
-        mut take: impl FnMut([u64; W]) -> bool,
-    ) -> Option<()> {
-        if held == 0 || begin + self.width > end {
-            return None;
-        }
-        let mut key = [0; W];
-        let mut place = self.read_rest(data, begin, &mut key, 0);
-        if !take(key) {
-            return Some(());
-        }
-        for _ in 1..held {
-            let bits = peek(data, place);
-            let row = self.rows[(bits >> (WORD as u32 - LONGEST)) as usize];
-            let gap = row.symbol as usize;
-            if gap < self.width {
-                let before = key;
-                if W == 1 && u32::from(row.whole) <= LOADED {
-                    let rest = front(
-                        bits << row.length,
-                        u32::from(row.whole) - u32::from(row.length),
-                    );
-                    key[0] = key[0] & !(u64::MAX >> gap)
-                        | 1 << (WORD - 1 - gap)
-                        | rest << (WORD - self.width);
-                } else {
-                    key[gap / WORD] |= 1 << (WORD - 1 - gap % WORD);
-                    self.read_rest(data, place + row.length as usize, &mut key, gap + 1);
-                }
-                if key <= before {
-                    return None;
-                }
-            }
-            place += row.whole as usize;
-            if place > end || row.length == 0 {
-                return None;
-            }
-            if !take(key) {
-                return Some(());
-            }
-        }
-        (place.div_ceil(8) * 8 == end).then_some(())
-    }
-
-    /// Replace the bits of a key from `start` on; where they end.
-    #[inline]
-    fn read_rest<const W: usize>(
-        &self,
-        data: &[u8],
-        mut place: usize,
-        key: &mut [u64; W],
-        start: usize,
-    ) -> usize {
-        for word in start / WORD..W {
-            let end = (self.width - WORD * word).min(WORD);
-            let begin = start.saturating_sub(WORD * word);
-            let count = end.saturating_sub(begin);
-            let kept = front(key[word], begin as u32);
-            let kept = if begin == 0 {
-                0
-            } else {
-                kept << (WORD - begin)
-            };
-            let rest = front(peek(data, place), count as u32);
-            key[word] = kept | if end == 0 { 0 } else { rest << (WORD - end) };
-            place += count;
-        }
-        place
-    }
 }
 
 fn descending(at: usize) -> String {
     format!("key {at} is smaller than the one before")
 }
 
-fn check(block: &[u8]) -> u32 {
+pub(crate) fn check(block: &[u8]) -> u32 {
     xxh3_64(block) as u32
 }
 

@@ -7,10 +7,13 @@
 mod bits;
 mod blocks;
 mod characters;
+mod decoding;
 mod digest;
 mod gate;
 mod hashing;
+mod lookup;
 mod reading;
+mod seeking;
 mod sketch;
 mod tables;
 mod words;
@@ -158,9 +161,9 @@ mod _native {
     #[pymodule_export]
     use super::{Characters, Kernel, Words};
     #[pymodule_export]
-    use crate::tables::{BlockKernel, gap_counts, sorted_keys};
+    use crate::tables::{BlockFile, BlockKernel, gap_counts, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 2;
+    const INTERFACE: u32 = 3;
 }

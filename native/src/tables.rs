@@ -4,7 +4,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use std::fs::File;
+use std::path::PathBuf;
+
 use crate::blocks::{self, BlockCode, Blocks, Broken, bytes_of, keys_in};
+use crate::lookup::{Fault, Near, Places, Ranges, near_ranges};
 
 /// Call a function for keys of so many words: fingerprints have at most 256 bits, band keys 32 more.
 macro_rules! of_words {
@@ -25,6 +29,18 @@ type ThreeBytes<'py> = (
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
 );
+
+/// A file of blocks, open to be read in any number of threads.
+#[pyclass(frozen)]
+pub struct BlockFile(File);
+
+#[pymethods]
+impl BlockFile {
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        Ok(Self(File::open(path)?))
+    }
+}
 
 /// One table's code, ready in any number of threads.
 #[pyclass(frozen)]
@@ -83,6 +99,52 @@ impl BlockKernel {
         let keys = found?.map_err(PyErr::new::<PyValueError, Broken>)?;
         Ok(PyBytes::new(py, &keys))
     }
+
+    /// Of many ranges the keys near their queries; see `lookup::Places` and `lookup::Ranges`. Bytes of the numbers of
+    /// ranges (u32), of the keys, and of their distances (u32).
+    #[allow(clippy::too_many_arguments)] // from one call
+    fn near_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        file: &BlockFile,
+        begins: &[u8],
+        sizes: &[u8],
+        checks: &[u8],
+        count: usize,
+        first: &[u8],
+        last: &[u8],
+        lows: &[u8],
+        queries: &[u8],
+        prefix: usize,
+        reach: u32,
+    ) -> PyResult<ThreeBytes<'py>> {
+        let begins = keys_in::<1>(begins);
+        let [sizes, checks, first, last] = [sizes, checks, first, last].map(as_numbers);
+        let places = Places {
+            begins: begins.as_flattened(),
+            sizes: &sizes,
+            checks: &checks,
+            count,
+        };
+        let asked = Asked {
+            places,
+            first: &first,
+            last: &last,
+            lows,
+            queries,
+            prefix,
+            reach,
+        };
+        let words = self.0.words();
+        let found = py.detach(|| Ok(of_words!(words, near_many(&self.0, &file.0, &asked))));
+        let [ranges, keys, distances] = found?.map_err(|fault| match fault {
+            Fault::Broken(broken) => PyErr::new::<PyValueError, Broken>(broken),
+            Fault::Unread(error) => error.into(),
+        })?;
+        let [ranges, keys, distances] =
+            [ranges, keys, distances].map(|data| PyBytes::new(py, &data));
+        Ok((ranges, keys, distances))
+    }
 }
 
 /// How often each first differing bit occurs among ascending keys; behind them the equals.
@@ -127,6 +189,35 @@ fn near<const W: usize>(
     let range = keys_in::<W>(range).try_into();
     let range = range.map_err(|_| (0, "a range is three keys".to_string()))?;
     Ok(bytes_of(&code.near(stored, count, range, reach)?))
+}
+
+/// What `near_ranges` is asked, keys still as bytes.
+struct Asked<'a> {
+    places: Places<'a>,
+    first: &'a [u32],
+    last: &'a [u32],
+    lows: &'a [u8],
+    queries: &'a [u8],
+    prefix: usize,
+    reach: u32,
+}
+
+fn near_many<const W: usize>(
+    code: &BlockCode,
+    file: &File,
+    asked: &Asked,
+) -> Result<[Vec<u8>; 3], Fault> {
+    let ranges = Ranges {
+        first: asked.first,
+        last: asked.last,
+        lows: &keys_in::<W>(asked.lows),
+        prefix: asked.prefix,
+        queries: &keys_in::<W>(asked.queries),
+        reach: asked.reach,
+    };
+    let found: Near<W> = near_ranges(code, file, &asked.places, &ranges)?;
+    let [numbers, distances] = [&found.ranges, &found.distances].map(|numbers| as_bytes(numbers));
+    Ok([numbers, bytes_of(&found.keys), distances])
 }
 
 fn counted<const W: usize>(keys: &[u8], width: usize) -> Result<Vec<u64>, String> {

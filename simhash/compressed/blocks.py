@@ -196,16 +196,19 @@ def decode_in_numpy(code: BlockCode, blocks: Encoded, count: int) -> Keys:
             _refuse(active[gaps < 0])
             at = at + lengths[gaps]
         before = found[active, step - 1] if step else np.zeros((len(active), size), np.uint64)
-        after, at = _followed(code.width, reader, before, gaps, at)
-        _refuse(active[(gaps >= 0) & (gaps < code.width) & ~arrays.less(before, after) | (at > 8 * ends[active])])
+        after, at, risen = _followed(code.width, reader, before, gaps, at)
+        _refuse(active[~risen | (at > 8 * ends[active])])
         found[active, step], places[active] = after, at
     _refuse(np.flatnonzero((places + 7) // 8 != ends))
     return found.reshape(-1, size)[:count]
 
 
-def _followed(width: int, reader: BitReader, before: Keys, gaps: Counts, at: Counts) -> tuple[Keys, Counts]:
-    """The keys with those first differences (-1: raw) from `before`, their rest read at `at`; and where it ends."""
-    after = before.copy()
+def _followed(
+    width: int, reader: BitReader, before: Keys, gaps: Counts, at: Counts
+) -> tuple[Keys, Counts, NDArray[np.bool_]]:
+    """The keys with those first differences (-1: raw) from `before`, their rest read at `at`; where it ends; and
+    whether the bit that differs was 0 before."""
+    after, risen = before.copy(), np.ones(len(before), bool)
     for word in range(before.shape[1]):
         end = min(width - WORD * word, WORD)
         kept = np.clip(gaps - WORD * word, 0, WORD)
@@ -214,10 +217,11 @@ def _followed(width: int, reader: BitReader, before: Keys, gaps: Counts, at: Cou
         rest = np.where(length > 0, reader.peek(at) >> shift, np.uint64(0)) << np.uint64(WORD - end)
         own = (gaps >= WORD * word) & (gaps < WORD * word + end)
         bit = np.where(own, np.uint64(1) << (WORD - 1 - np.where(own, kept, 0)).astype(np.uint64), np.uint64(0))
+        risen &= before[:, word] & bit == 0
         keep = ~low_bits(WORD - kept)
         after[:, word] = (before[:, word] & keep) | bit | rest
         at = at + length
-    return after, at
+    return after, at, risen
 
 
 def _check(blocks: Encoded, begins: Sequence[int], ends: Sequence[int]) -> None:

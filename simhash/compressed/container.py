@@ -33,7 +33,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.compressed import keys as arrays
-from simhash.compressed.blocks import Encoded
+from simhash.compressed.blocks import Checks, Encoded, Sizes
 from simhash.compressed.keys import Keys
 from simhash.errors import TableCorrupt, TableMismatch
 
@@ -242,6 +242,12 @@ class Container:
         stops = ends[np.concatenate((breaks, [len(numbers) - 1]))] + self._start
         data = b"".join(self._view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True))
         return Encoded(data, (ends - begins).astype(np.uint32), self._checks[numbers].astype(np.uint32))
+
+    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint64], Sizes, Checks]:
+        """Where the blocks of those numbers, at least one, begin in the file, and their sizes and checks."""
+        begins = np.where(numbers > 0, self._ends[numbers - 1], 0).astype(np.uint64)
+        sizes = (self._ends[numbers] - begins).astype(np.uint32)
+        return begins + np.uint64(self._start), sizes, self._checks[numbers].astype(np.uint32)
 
     def will_need(self, first: int, last: int) -> None:
         """Have the blocks of those numbers read from disk while something else is done."""

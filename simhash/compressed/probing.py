@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from simhash.compressed import keys as arrays
 from simhash.compressed.keys import WORD, Keys
-from simhash.compressed.tables import TableFile
+from simhash.compressed.tables import Ranges, TableFile
 
 BLOCKS_AT_ONCE = 256
 """Larger portions leave the cache, and cost a third more a key."""
@@ -52,17 +52,17 @@ def probe(table: TableFile, queries: Keys, prefix: int, radius: int, reach: int)
     """
     if not len(table):
         return joined([], queries.shape[1])
-    lows, query = _lows(queries, prefix, radius)
-    order = np.lexsort(lows.T[::-1]) if len(lows) > 1 else np.arange(len(lows))
-    lows, query = lows[order], query[order]
-    highs = lows | ~arrays.front_mask(prefix, queries.shape[1])
-    first, last = table.span(lows, highs)
+    ranges, query = _sorted_ranges(table, queries, prefix, radius)
+    near = table.near(ranges, reach)
+    if near is not None:
+        return Pairs(query[near[0]], *near[1:])
     found = []
-    for blocks, some in _portions(first, last):
+    for blocks, some in _portions(ranges):
         keys = table.decode(blocks)
-        starts = arrays.bound(keys, lows[some], after=False)
-        stops = arrays.bound(keys, highs[some], after=True)
-        found += list(_within(keys, queries, query[some], starts, stops, reach))
+        part = ranges.some(some)
+        starts = arrays.bound(keys, part.lows, after=False)
+        stops = arrays.bound(keys, part.highs, after=True)
+        found += list(_within(keys, part.queries, query[some], starts, stops, reach))
     return joined(found, queries.shape[1])
 
 
@@ -86,46 +86,47 @@ def _ranges(table: TableFile, query: int, prefix: int, radius: int) -> Iterator[
         yield low, low + (1 << below) - 1
 
 
-def _lows(queries: Keys, prefix: int, radius: int) -> tuple[Keys, Places]:
-    """The smallest key of each range, and whose it is: the query's own prefix, and each with one bit flipped."""
-    mask = arrays.front_mask(prefix, queries.shape[1])
-    flips = [np.zeros(queries.shape[1], np.uint64)]
-    for bit in range(prefix if radius else 0):
-        flip = np.zeros(queries.shape[1], np.uint64)
-        flip[bit // WORD] = np.uint64(1 << (WORD - 1 - bit % WORD))
-        flips.append(flip)
-    lows = np.concatenate([(queries & mask) ^ flip for flip in flips])
-    return lows, np.tile(np.arange(len(queries)), len(flips))
-
-
-def _portions(first: Places, last: Places) -> Iterator[tuple[Places, Places]]:
-    """The blocks that any range touches, so many at a time, with the ranges that touch them.
-
-    Ranges are ascending and equal or apart, so `first` and `last` ascend too.
-    """
+def _sorted_ranges(table: TableFile, queries: Keys, prefix: int, radius: int) -> tuple[Ranges, Places]:
+    """The ranges that may hold keys near the queries, ascending, and whose each is: of its own prefix, and of each
+    with one bit flipped."""
+    size = queries.shape[1]
+    lows = np.concatenate([(queries & arrays.front_mask(prefix, size)) ^ flip for flip in _flips(prefix, radius, size)])
+    order = np.argsort(lows[:, 0]) if size == 1 else np.lexsort(lows.T[::-1])
+    lows, query = lows[order], order % len(queries)
+    highs = lows | ~arrays.front_mask(prefix, size)
+    first, last = table.span(lows, highs)
     some = np.flatnonzero(first <= last)
-    first, last = first[some], last[some]
+    query = query[some]
+    return Ranges(lows[some], highs[some], first[some], last[some], queries[query], prefix), query
+
+
+def _flips(prefix: int, radius: int, size: int) -> Iterator[Keys]:
+    """What to change a query by: nothing, and each bit of its prefix."""
+    yield np.zeros(size, np.uint64)
+    for bit in range(prefix if radius else 0):
+        flip = np.zeros(size, np.uint64)
+        flip[bit // WORD] = np.uint64(1 << (WORD - 1 - bit % WORD))
+        yield flip
+
+
+def _portions(ranges: Ranges) -> Iterator[tuple[Places, slice]]:
+    """The blocks that any range touches, so many at a time, with the ranges that touch them."""
+    first, last = ranges.first, ranges.last
     touched = np.cumsum(last - first + 1)
     at = 0
-    while at < len(some):
+    while at < len(ranges):
         most = BLOCKS_AT_ONCE + (int(touched[at - 1]) if at else 0)
         end = max(at + 1, int(np.searchsorted(touched, most, "right")))
-        for start in range(int(first[at]), int(last[end - 1]) + 1 if end == at + 1 else 0, BLOCKS_AT_ONCE):
-            stop = min(start + BLOCKS_AT_ONCE, int(last[at]) + 1)
-            yield np.arange(start, stop), some[at:end]
         if end > at + 1:
-            yield _union(first[at:end], last[at:end]), some[at:end]
+            yield ranges.some(slice(at, end)).blocks(), slice(at, end)
+        else:
+            for start in range(int(first[at]), int(last[at]) + 1, BLOCKS_AT_ONCE):
+                yield np.arange(start, min(start + BLOCKS_AT_ONCE, int(last[at]) + 1)), slice(at, end)
         at = end
 
 
-def _union(first: Places, last: Places) -> Places:
-    """All numbers from any first to its last, each once, ascending."""
-    counts = last - first + 1
-    return np.unique(np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()))
-
-
 def _within(keys: Keys, queries: Keys, query: Places, starts: Places, stops: Places, reach: int) -> Iterator[Pairs]:
-    """The pairs of each range's keys and its query that are near enough."""
+    """The pairs of each range's keys and its query that are near enough; `query` are the queries' numbers."""
     counts = stops - starts
     edges = np.cumsum(counts)
     total = int(edges[-1]) if len(edges) else 0
@@ -133,7 +134,6 @@ def _within(keys: Keys, queries: Keys, query: Places, starts: Places, stops: Pla
         pair = np.arange(begin, min(begin + PAIRS_AT_ONCE, total))
         owner = np.searchsorted(edges, pair, "right")
         place = stops[owner] - (edges[owner] - pair)
-        asked = query[owner]
-        distances = arrays.distances(keys[place], queries[asked])
+        distances = arrays.distances(keys[place], queries[owner])
         near = distances <= reach
-        yield Pairs(asked[near], keys[place[near]], distances[near])
+        yield Pairs(query[owner[near]], keys[place[near]], distances[near])

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simhash import native
 from simhash.compressed import keys as arrays
 from simhash.compressed.blocks import BlockCode
 from simhash.compressed.container import TABLE, Container, ContainerWriter, Header
@@ -24,6 +26,9 @@ BLOCK_KEYS = 512
 many would cost twice that, and twice as many double the time of a single lookup."""
 _AT_ONCE = 2048
 """Blocks handled at a time: about a million keys."""
+
+Numbers = NDArray[np.int64]
+_NONE = np.zeros(0, np.int64)
 
 
 class TableWriter:
@@ -74,6 +79,40 @@ class TableWriter:
         self._out.add(self._code.encode(keys), keys[ends])
 
 
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of keys, each with the query that its keys are compared with; ascending, any two equal or apart.
+
+    Attributes:
+        lows, highs: the least and the greatest key of each, shape (n, W): they share their first `prefix` bits.
+        first, last: the blocks that may hold some, shape (n,).
+        queries: shape (n, W).
+    """
+
+    lows: Keys
+    highs: Keys
+    first: Numbers
+    last: Numbers
+    queries: Keys
+    prefix: int
+
+    def __len__(self) -> int:
+        return len(self.lows)
+
+    def blocks(self) -> Numbers:
+        """The blocks that any of them needs, each once, ascending."""
+        # Ranges ascend, so a range brings the blocks behind the last one of the range before.
+        begins = np.maximum(self.first, np.concatenate(([0], self.last[:-1] + 1)))
+        counts = np.maximum(self.last - begins + 1, 0)
+        behind = np.cumsum(counts)
+        return np.repeat(begins - behind + counts, counts) + np.arange(behind[-1] if len(behind) else 0)
+
+    def some(self, which: slice) -> Ranges:
+        """A part of them."""
+        lows, highs, queries = (each[which] for each in (self.lows, self.highs, self.queries))
+        return Ranges(lows, highs, self.first[which], self.last[which], queries, self.prefix)
+
+
 class TableFile:
     """A table, mapped; see `Container` for what it raises."""
 
@@ -87,6 +126,8 @@ class TableFile:
             raise TableCorrupt(f"{path}: its header holds no code: {error}") from error
         size = arrays.words(header.width)
         self._spare, self._below = WORD * size - header.width, WORD * (size - 1)
+        kernel = native.blocks()
+        self._open = None if kernel is None else kernel.BlockFile(str(path))
         # The first words of the blocks' last keys are enough to choose blocks by: among equal ones too many are read.
         self._first_words = self.file.lasts.ravel().data[::size]
 
@@ -116,6 +157,45 @@ class TableFile:
             return self._code.decode(self.file.blocks(numbers), self._count(numbers))
         except BrokenBlock as error:
             raise self.file.corrupt(int(numbers[error.block]), error.reason) from error
+
+    def near(self, ranges: Ranges, reach: int) -> tuple[Numbers, Keys, Numbers] | None:
+        """The keys of each range within `reach` bits of its query, by the kernel; None where it is not in use.
+
+        Each block is read and decoded once, in the order of the file, without the interpreter's lock.
+
+        Returns:
+            Numbers of ranges, keys and distances; equal keys of a block are one.
+
+        Raises:
+            TableCorrupt: a block is damaged; the message names it.
+        """
+        if self._open is None or self._code.kernel is None:
+            return None
+        numbers = ranges.blocks()
+        if not len(numbers):
+            return _NONE, np.zeros((0, arrays.words(self.width)), np.uint64), _NONE
+        begins, sizes, checks = self.file.places(numbers)
+        first = np.searchsorted(numbers, ranges.first).astype(np.uint32)
+        last = first + (ranges.last - ranges.first).astype(np.uint32)
+        try:
+            data = self._code.kernel.near_ranges(
+                self._open,
+                begins.tobytes(),
+                sizes.tobytes(),
+                checks.tobytes(),
+                self._count(numbers),
+                first.tobytes(),
+                last.tobytes(),
+                ranges.lows.tobytes(),
+                ranges.queries.tobytes(),
+                ranges.prefix,
+                reach,
+            )
+        except ValueError as error:
+            block, reason = error.args
+            raise self.file.corrupt(int(numbers[block]), reason) from error
+        found, distances = (np.frombuffer(data[i], np.uint32).astype(np.int64) for i in (0, 2))
+        return found, np.frombuffer(data[1], np.uint64).reshape(-1, arrays.words(self.width)), distances
 
     def within(self, low: int, high: int, query: int, reach: int) -> list[int]:
         """The keys from `low` to `high` that are within `reach` bits of `query`; all as plain numbers.
