@@ -2,8 +2,8 @@
 
 Fingerprints are random; a few of the existing ones are within k bits of new ones, and all of these must be found. "By
 the tables alone" is the work of one task without Spark and files, by processor time; the popcount of every pair is
-what no way without tables can be faster than. The batch itself runs as its users start it, on all cores of this
-machine, with files in and files out.
+what no way without tables can be faster than, and tables and batch must find the same pairs as it does. The batch
+itself runs as its users start it, on all cores of this machine, with files in and files out.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
     report.heading("batch: new fingerprints against many existing ones")
     alone = _tables_alone(report, sizes)
     compared = _every_pair(report, sizes)
-    report.ratio(Ratio(NAME, "the tables alone against every pair", alone * sizes.new / compared, "x"))
-    _peer(report, sizes)
+    report.ratio(Ratio(NAME, "the tables alone against every pair", alone * sizes.new / compared.rate, "x"))
+    _peers(report, sizes)
     engine = Engine(EngineSettings(None, "2g", directory))
     try:
+        _same_on_spark(report, compared, directory, engine)
         rates = _batches(report, sizes, directory, engine)
     finally:
         engine.close()
@@ -140,13 +141,23 @@ def _random(random: np.random.Generator, count: int) -> Words:
 # Every pair --------------------------------------------------------------------------------------------------------
 
 
-def _every_pair(report: Report, sizes: Sizes) -> float:
+@dataclass(frozen=True)
+class Compared:
+    """Two sides of which every pair was compared: pairs a second and core, and those within K bits, (existing, new)."""
+
+    new: Words
+    existing: Words
+    rate: float
+    near: frozenset[tuple[int, int]]
+
+
+def _every_pair(report: Report, sizes: Sizes) -> Compared:
     """Pairs a second and core by popcount alone; and that the tables find the same ones."""
     random = np.random.default_rng(2)
     new, existing = _random(random, sizes.whole), _random(random, sizes.whole)
     _plant(random, new, existing)
     began = time.process_time()
-    wanted = set(_popcounted(new, existing))
+    wanted = frozenset(_popcounted(new, existing))
     seconds = time.process_time() - began
     rate = report.figure(
         NAME, f"popcount of every pair, {sizes.whole:,} x {sizes.whole:,}", "pairs/s a core", [sizes.whole**2 / seconds]
@@ -161,7 +172,29 @@ def _every_pair(report: Report, sizes: Sizes) -> float:
     if found != wanted:
         raise RuntimeError(f"the tables find {len(found)} pairs, {len(found ^ wanted)} others than brute force")
     report.progress(f"the tables find the same {len(wanted):,} pairs as the popcount of every pair")
-    return rate
+    return Compared(new, existing, rate, wanted)
+
+
+def _same_on_spark(report: Report, compared: Compared, directory: Path, engine: Engine) -> None:
+    """The batch names, for each new fingerprint, the first existing one that is near: the same as brute force."""
+    new, existing = directory / "whole-new.parquet", directory / "whole-existing.parquet"
+    for path, side in ((new, compared.new), (existing, compared.existing)):
+        pq.write_table(pa.table({"fingerprint": side}), path, row_group_size=len(side) // 5)
+    _batch(engine, new, existing, directory / "out")
+    oldest = {new: existing for existing, new in sorted(compared.near, reverse=True)}
+    expected = {
+        new: (f"fingerprint:{compared.existing[old]:016x}", int(compared.new[new] ^ compared.existing[old]).bit_count())
+        for new, old in oldest.items()
+    }
+    matches = pq.read_table(directory / "out" / "verdicts.parquet", columns=["match"])["match"].to_pylist()
+    found = {
+        new: (match["url"], match["distance"])
+        for new, match in enumerate(matches)
+        if match is not None and match["seq"] <= len(compared.existing)
+    }
+    if found != expected:
+        raise RuntimeError(f"the batch finds {len(found)} duplicates of existing ones, brute force {len(expected)}")
+    report.progress(f"the batch names the same {len(found):,} existing ones as the popcount of every pair")
 
 
 def _popcounted(new: Words, existing: Words, tile: int = 1 << 15) -> Iterator[tuple[int, int]]:
@@ -184,32 +217,42 @@ def _plant(random: np.random.Generator, new: Words, existing: Words) -> None:
     existing[places] = new[random.integers(0, len(new), count)] ^ np.bitwise_xor.reduce(np.uint64(1) << flips)
 
 
-def _peer(report: Report, sizes: Sizes) -> None:
-    options: dict[str, object] = {"new": sizes.whole, "existing": sizes.whole, "runs": 1}
-    found = peers.run("datasketch_batch", options, report.progress)
-    size = f"{sizes.whole:,} x {sizes.whole:,}"
-    theirs = sizes.whole / (found["stored"][0] + found["looked_up"][0])
-    report.figure(
-        NAME, f"datasketch, MinHashLSH in memory, stored and looked up, {size}", "existing/s a core", [theirs]
-    )
-    random = np.random.default_rng(3)
+def _peers(report: Report, sizes: Sizes) -> None:
+    """Other packages on a size that they can still do, each beside what compares as much: verifiers, or k bits."""
     profile = configured_profile(load({}))
     tables = configured_design(load({}), profile)
-    relation = Relation(tables, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
-    sides = [
+    full = Relation(tables, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+    bare = Relation(design("6"), K, None)
+    for script, name, relation, label in (
+        ("datasketch_batch", "datasketch's MinHashLSH", full, f"tables of profile {profile.name}"),
+        ("text_dedup_batch", "text-dedup's simhash tables", bare, "tables of design 6"),
+    ):
+        options: dict[str, object] = {"new": sizes.whole, "existing": sizes.whole, "runs": 1}
+        found = peers.run(script, options, report.progress)
+        size = f"{sizes.whole:,} x {sizes.whole:,}"
+        theirs = sizes.whole / (found["stored"][0] + found["looked_up"][0])
+        report.figure(NAME, f"{name} in memory, stored and looked up, {size}", "existing/s a core", [theirs])
+        ours = _built_and_looked_up(relation, sizes.whole)
+        report.figure(NAME, f"{label}, built and looked up, {size}", "existing/s a core", [ours])
+        report.ratio(Ratio(NAME, f"the tables against {name}", ours / theirs, "x", ">=", 10))
+
+
+def _built_and_looked_up(relation: Relation, count: int) -> float:
+    """So many existing ones a second and core, against as many, with the tables' making."""
+    random = np.random.default_rng(3)
+    width = verifier_bytes(relation)
+    new, existing = (
         of_columns(
-            _random(random, sizes.whole),
-            random.integers(0, 256, (sizes.whole, verifier_bytes(relation)), np.uint8),
+            _random(random, count),
+            random.integers(0, 256, (count, width), np.uint8) if width else None,
             relation,
         )
         for _ in range(2)
-    ]
+    )
     began = time.process_time()
-    for _ in probing.build(relation, sides[0]).matches(sides[1]):
+    for _ in probing.build(relation, new).matches(existing):
         pass
-    ours = sizes.whole / (time.process_time() - began)
-    report.figure(NAME, f"tables of profile {profile.name}, built and looked up, {size}", "existing/s a core", [ours])
-    report.ratio(Ratio(NAME, "the tables against datasketch", ours / theirs, "x", ">=", 10))
+    return count / (time.process_time() - began)
 
 
 # On Spark ----------------------------------------------------------------------------------------------------------

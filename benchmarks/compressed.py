@@ -6,8 +6,10 @@ command itself from a text file, so that its time and memory are its own.
 
 from __future__ import annotations
 
+import gc
 import math
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -18,7 +20,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from benchmarks.meter import percentile
+from benchmarks.meter import Stopwatch, percentile
 from benchmarks.report import Ratio, Report
 from simhash.compressed import TableSet
 from simhash.compressed import keys as arrays
@@ -36,6 +38,11 @@ ARCHIVE_SAMPLE = 4_000_000
 INDEX_BITS = 8 * (8 + 8 + 4) / BLOCK_KEYS
 """A block's entry in the index: last key, end, check."""
 TEXT_ROWS = 1 << 20
+MANY, CHEAPER = 1_000, 10.0
+"""From so many on, a lookup among others is expected to be so many times cheaper than one alone."""
+RUNS = 3
+INBLOCK_BYTES = 512
+"""The unit of `ru_inblock`."""
 
 Numbers = NDArray[np.uint64]
 
@@ -47,19 +54,19 @@ class Sizes:
     Attributes:
         stored: fingerprints in a set, rising.
         singles: fingerprints looked up one by one.
-        batch: fingerprints looked up together.
+        together: fingerprints looked up together, rising.
         checked: how many of them are compared with brute force.
         memory: what a build may take for its arrays.
     """
 
     stored: tuple[int, ...] = (1_000_000, 10_000_000)
     singles: int = 500
-    batch: int = 10_000
+    together: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
     checked: int = 5
     memory: str = "1GiB"
 
 
-QUICK = Sizes(stored=(20_000,), singles=20, batch=200)
+QUICK = Sizes(stored=(20_000,), singles=20, together=(200,))
 FULL = Sizes(stored=(1_000_000, 10_000_000, 100_000_000))
 
 
@@ -177,30 +184,86 @@ def _archive(report: Report) -> None:
 
 
 def _lookups(report: Report, numbers: Numbers, tables: TableSet, sizes: Sizes) -> None:
-    random, at = np.random.default_rng(7), f"{len(numbers):,}"
-    near = numbers[random.integers(0, len(numbers), sizes.batch)].copy()
-    for _ in range(REACH):
-        near ^= np.uint64(1) << random.integers(0, BITS, sizes.batch, np.uint64)
-    queries = near.reshape(-1, 1)
-    for one in range(sizes.singles):
-        tables.near(queries[one : one + 1])
-    seconds = []
-    for one in range(sizes.singles):
-        begun = time.perf_counter()
-        tables.near(queries[one : one + 1])
-        seconds.append(time.perf_counter() - begun)
+    at = f"{len(numbers):,}"
+    queries = _near(numbers, max(*sizes.together, sizes.singles))
+    _singly(tables, queries, sizes.singles)
+    seconds = _singly(tables, queries, sizes.singles)
     single = report.figure(NAME, f"lookup in all tables, p50 ({at})", "ms", [1e3 * percentile(seconds, 50)], "warm")
     slow = report.figure(NAME, f"lookup in all tables, p99 ({at})", "ms", [1e3 * percentile(seconds, 99)], "warm")
     report.ratio(Ratio(NAME, f"lookup, p99 ({at})", slow, "ms", "<=", 5))
-    tables.near(queries)
-    begun = time.perf_counter()
-    found = tables.near(queries)
-    each = 1e3 * (time.perf_counter() - begun) / len(queries)
-    report.figure(NAME, f"lookup, {len(queries):,} together ({at})", "ms each", [each])
-    report.ratio(Ratio(NAME, f"one by one over together ({at})", single / each, "x"))
+    for count in sizes.together:
+        _together(report, tables, queries[:count], at, single)
     _check(report, numbers, queries, tables, sizes)
+    tables.close()
+    _cold(report, tables.directory, queries, sizes, at)
+
+
+def _near(numbers: Numbers, count: int) -> arrays.Keys:
+    """Fingerprints at most REACH bits from stored ones."""
+    random = np.random.default_rng(7)
+    near = numbers[random.integers(0, len(numbers), count)].copy()
+    for _ in range(REACH):
+        near ^= np.uint64(1) << random.integers(0, BITS, count, np.uint64)
+    return near.reshape(-1, 1)
+
+
+def _singly(tables: TableSet, queries: arrays.Keys, count: int) -> list[float]:
+    """Seconds of each of so many lookups."""
+    seconds = []
+    for one in range(count):
+        begun = time.perf_counter()
+        tables.near(queries[one : one + 1])
+        seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def _together(report: Report, tables: TableSet, queries: arrays.Keys, at: str, single: float) -> None:
+    """What a lookup costs among many, by the clock and by processor time."""
+    tables.near(queries)
+    walls, cpus = [], []
+    for _ in range(RUNS):
+        watch = Stopwatch()
+        found = tables.near(queries)
+        walls.append(1e6 * watch.wall / len(queries))
+        cpus.append(1e6 * watch.cpu / len(queries))
     if len(np.unique(found.query)) != len(queries):
         raise RuntimeError("a fingerprint within k bits was not found")
+    note = f"{min(cpus):.1f} us of processor time each"
+    each = report.figure(NAME, f"lookup, {len(queries):,} together ({at})", "us each", walls, note)
+    wanted = CHEAPER if len(queries) >= MANY else None
+    name = f"one by one over {len(queries):,} together ({at})"
+    report.ratio(Ratio(NAME, name, 1e3 * single / each, "x", ">=", wanted))
+
+
+def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes, at: str) -> None:
+    """The same with nothing of the files in the page cache: dropped by POSIX_FADV_DONTNEED while nothing maps them."""
+    gc.collect()
+    note = _dropped(directory)
+    with TableSet(directory) as tables:
+        seconds = _singly(tables, queries, sizes.singles)
+    for percent in (50, 99):
+        found = 1e3 * percentile(seconds, percent)
+        report.figure(NAME, f"lookup in all tables, p{percent} ({at}), cold", "ms", [found], note)
+    del tables
+    gc.collect()
+    _dropped(directory)
+    some = queries[-sizes.together[-1] :]
+    with TableSet(directory) as tables:
+        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_inblock, time.perf_counter()
+        tables.near(some)
+        each = 1e6 * (time.perf_counter() - begun) / len(some)
+        read = (resource.getrusage(resource.RUSAGE_SELF).ru_inblock - before) * INBLOCK_BYTES / 2**20
+    note = f"{read:,.0f} MiB read from disk"
+    report.figure(NAME, f"lookup, {len(some):,} together ({at}), cold", "us each", [each], note)
+
+
+def _dropped(directory: Path) -> str:
+    """Drop the files from the page cache; says so."""
+    for path in directory.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return "dropped from the page cache before"
 
 
 def _check(report: Report, numbers: Numbers, queries: arrays.Keys, tables: TableSet, sizes: Sizes) -> None:
