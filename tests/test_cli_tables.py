@@ -1,6 +1,7 @@
 """`simhash-dedup tables` as its users meet it: what goes in, what comes out, what is said when something is wrong."""
 
 import gzip
+import io
 import json
 import signal
 import sys
@@ -122,14 +123,22 @@ def test_fingerprints_of_a_text_file_are_found_again(say, tmp_path, packed):
         (b"\n\n00ff\n", 16, [255]),
         (hex_lines([5, 6], 32), 128, [5, 6]),
         (hex_lines([5, 6, 6], 64), 256, [5, 6, 6]),
+        (b"0x00fF\n0X0001\n\xef", 16, None),
+        (b"0x00fF\n0X0001\n00aB", 16, [1, 0xAB, 255]),
+        (b"\xef\xbb\xbf00ff\r\n0001\r\n", 16, [1, 255]),
+        (b"ffff\n" * 3 + b"0001\n", 16, [1, 0xFFFF, 0xFFFF, 0xFFFF]),
         (b"", 64, []),
+        (b"\n \r\n", 64, []),
     ],
 )
 def test_lines_may_be_of_any_width_and_untidy(say, tmp_path, content, bits, expected):
     path = tmp_path / "fingerprints"
     path.write_bytes(content)
-    wide = ["--bits", bits] if not content else []
-    assert say("tables", "build", path, "--out", tmp_path / "out", *wide)[0] == 0
+    code, _, told = say("tables", "build", path, "--out", tmp_path / "out")
+    if expected is None:
+        assert "line 3: b'\\xef' is no fingerprint of 4 hexadecimal digits, 16 bits" in told
+        return
+    assert code == 0
     assert TableSet(tmp_path / "out").relation.design.bits == bits
     assert all_of(tmp_path / "out") == expected
 
@@ -231,8 +240,8 @@ def test_a_stopped_build_says_so_and_goes_on(say, tmp_path, monkeypatch):
 
 def test_a_killed_build_goes_on_to_the_same_tables(tmp_path):
     path, out = tmp_path / "fingerprints", tmp_path / "out"
-    path.write_bytes(hex_lines(STORED * 60))
-    build = ("tables", "build", path, "--memory", "16KiB", "--threads", 1, "-q", "--out")
+    path.write_bytes(hex_lines(STORED * 10))
+    build = ("tables", "build", path, "--memory", "64KiB", "--threads", 1, "-q", "--out")
     process = started(*build, out)
     until((out / "building" / "fingerprints-0000").exists, "the first chunk")
     process.kill()
@@ -264,10 +273,10 @@ def test_a_lookup_shows_the_records(say, archive):
     )
 
 
-def test_standard_input_is_looked_up_line_by_line(archive):
+def test_standard_input_is_looked_up_line_by_line(say, archive, monkeypatch):
     wanted = [page(number)["fingerprint"] for number in range(1, 40) if number % 7]
-    done = run("tables", "lookup", archive, "-", input="\n\n".join(wanted))
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n".join(wanted)))
+    lines = [json.loads(line) for line in say("tables", "lookup", archive, "-")[1].splitlines()]
     assert [line["fingerprint"] for line in lines] == wanted
     assert [bool(line["matches"]) for line in lines] == [number % 5 != 0 for number in range(1, 40) if number % 7]
 
@@ -316,7 +325,10 @@ def test_bare_tables_merge_into_any_design(say, tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "code", "message"),
     [
-        (b"00ff\n00fg\n", [], 3, "in.txt, line 2: b'00fg' is no fingerprint of 4 digits, 16 bits"),
+        (b"00ff\n00fg\n", [], 3, "in.txt, line 2: b'00fg' is no fingerprint of 4 hexadecimal digits, 16 bits"),
+        (b"\n00ff,http://a/\n", [], 3, "in.txt, line 2: b'00ff,http://a/' is no fingerprint: 2 to 64 hexadecimal"),
+        (b"f\n", [], 3, "in.txt, line 1: b'f' is no fingerprint: 2 to 64 hexadecimal digits"),
+        (b"0" * 65, [], 3, "in.txt, line 1"),
         (b"00ff\n0x0f\n", [], 3, "line 2"),
         (b"00ff\n0_0f\n", [], 3, "line 2"),
         (b"00ff\n00fff\n", [], 3, "line 2"),
@@ -344,6 +356,20 @@ def test_what_is_wrong_with_an_input_is_said_with_its_line(say, tmp_path, conten
     assert ended == code
 
 
+def test_an_input_that_was_mended_is_built_where_it_failed_before(say, tmp_path):
+    path, build = tmp_path / "in.txt", ("tables", "build", tmp_path / "in.txt", "--out", tmp_path / "out")
+    path.write_bytes(b"00ff\n00fg\n")
+    assert say(*build)[0] == 3
+    path.write_bytes(b"00ff\n00f0\n")
+    assert say(*build)[0] == 0
+    assert all_of(tmp_path / "out") == [0xF0, 0xFF]
+
+
+def test_records_are_not_merged_into_tables_that_guarantee_less(say, archive, tmp_path):
+    code, _, told = say("tables", "merge", archive, "--out", tmp_path / "out", "--design", "2c1")
+    assert (code, "--design: 2c1 guarantees 1 bits, these tables 3" in told) == (2, True)
+
+
 def test_what_is_wrong_with_a_place_is_said(say, archive, verdicts, tmp_path):
     assert "no such file" in say("tables", "build", tmp_path / "none", "--out", tmp_path / "o")[2].lower()
     assert "is no regular file" in say("tables", "build", tmp_path, "--out", tmp_path / "o")[2]
@@ -352,6 +378,7 @@ def test_what_is_wrong_with_a_place_is_said(say, archive, verdicts, tmp_path):
     code, _, told = say("tables", "lookup", tmp_path, "00ff")
     assert (code, "holds no compressed tables" in told) == (3, True)
     assert "'00ff' is no fingerprint of these tables: 16" in say("tables", "lookup", archive, "00ff")[2]
+    assert "is no fingerprint of these tables" in say("tables", "lookup", archive, "\udcff" * 16)[2]
     assert (
         "line 1: neither a URL nor a takedown"
         in say("tables", "merge", archive, "--out", tmp_path / "o", "--forget", verdicts)[2]

@@ -3,6 +3,7 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -137,6 +138,62 @@ def test_any_crowd_is_found_as_brute_force_finds_it(tmp_path_factory, seed, coun
     found = tables.near(arrays.from_ints(queries, 64))
     assert sorted(pairs(found)) == expected_pairs(queries, stored, rule.design, 5)
     assert list(verify(tables.directory)) == []
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32),
+    bits=st.sampled_from([64, 96]),
+    name=st.sampled_from(["4", "10", "2-probed"]),
+    block_keys=st.sampled_from([1, 3, 8, 64]),
+    spread=st.sampled_from([4, 30, 64]),
+    clones=st.sampled_from([1, 40]),
+)
+def test_many_at_once_find_what_brute_force_finds_with_and_without_the_kernel(
+    tmp_path_factory, seed, bits, name, block_keys, spread, clones
+):
+    """Blocks in step, ranges over several blocks, many in one block, prefixes and fingerprints that many share."""
+    random = np.random.default_rng(seed)
+    some = random.integers(0, 1 << spread, 90, np.uint64).tolist()
+    stored = [value << (bits - 64) for value in some] + some[:1] * clones
+    rule = relation(design(name, bits), 3, None)
+    tables = built(tmp_path_factory.mktemp("many") / "set", stored, rule, Effort(block_keys=block_keys))
+    flips = (1 << int(random.integers(bits)) | 1 << int(random.integers(bits)) for _ in stored)
+    queries = [value ^ flip for value, flip in zip(stored, flips, strict=True)] + stored[:1] * clones
+    expected = expected_pairs(queries, stored, rule.design, 3)
+    assert len(expected) >= len(queries)
+    for kernel in (native.blocks, lambda: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "blocks", kernel)
+            found = TableSet(tables.directory).near(arrays.from_ints(queries, bits))
+        assert sorted(pairs(found, bits)) == expected
+
+
+@pytest.mark.parametrize("place", [0.3, 0.7])
+def test_many_at_once_are_told_of_the_damaged_block(path_taken, tmp_path, place):
+    stored = fingerprints(200, Random(1))
+    rule = relation(design("4"), 3, None)
+    directory = built(tmp_path / "set", stored, rule).directory
+    path = directory / "table-01.sdt"
+    whole = path.read_bytes()
+    start = TableSet(directory)._parts[1][1].file.header.blocks_start
+    at = start + int(place * (len(whole) - start))
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    with pytest.raises(TableCorrupt, match=r"table-01\.sdt: block \d+ of 25 .*is damaged: its check is"):
+        TableSet(directory).near(arrays.from_ints(stored, 64))
+
+
+def test_many_at_once_are_told_of_a_file_that_was_cut_off_meanwhile(tmp_path):
+    """The kernel reads; a mapped page that is gone would kill the process."""
+    stored = fingerprints(200, Random(2))
+    tables = built(tmp_path / "set", stored, relation(design("4"), 3, None))
+    path = tables.directory / "table-02.sdt"
+    if native.absence():
+        return
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 10)
+    with pytest.raises(TableCorrupt, match=r"table-02\.sdt: .*cut off"):
+        tables.near(arrays.from_ints(stored, 64))
 
 
 def test_a_prefix_that_all_share_is_searched_in_portions(tmp_path, monkeypatch):
@@ -291,7 +348,7 @@ def test_a_build_goes_on_only_for_the_same_job(tmp_path):
     rule = relation(design("4"), 3, None)
 
     with pytest.raises(KilledError):
-        built(tmp_path / "out", [1, 2, 3], rule, on_progress=Dying(1))
+        built(tmp_path / "out", [1, 2, 3], rule, on_progress=Dying(2))
     plan = Plan(None, Holding(64, False), lambda _: rule, "another job")
     with pytest.raises(TableMismatch, match="unfinished build of something else"):
         build(tmp_path / "out", Listed([1]), plan, SMALL, nothing)
@@ -408,12 +465,11 @@ def damaged(tmp_path):
 def test_every_flipped_byte_of_the_manifest_is_an_error(damaged):
     path = damaged[0].directory / manifests.NAME
     whole = path.read_bytes()
-    for at in range(len(whole)):
-        for flip in (1, 0x20, 0xFF):
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
-            with pytest.raises(TableFault):
-                TableSet(path.parent)
-    for size in range(len(whole)):
+    for at, flip in zip(range(len(whole)), cycle((1, 0x20, 0xFF))):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+        with pytest.raises(TableFault):
+            TableSet(path.parent)
+    for size in range(0, len(whole), 3):
         path.write_bytes(whole[:size])
         with pytest.raises(TableCorrupt):
             TableSet(path.parent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,7 +41,8 @@ BARE_CANDIDATES = 256
 long enough; a longer one would take more tables for nothing."""
 READ_BYTES = 1 << 18
 BATCH_LINES = 4096
-HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
+HEXADECIMAL = re.compile(rb"(?:0[xX])?([0-9a-fA-F]+)")
+BARE_BITS, MOST_BITS = 64, 256
 
 Stored = tuple[int | None, Record]
 
@@ -99,7 +101,7 @@ class LineFile:
 
 @dataclass(frozen=True)
 class FingerprintFile:
-    """One fingerprint a line, hex, most significant digit first; empty lines are passed over."""
+    """One fingerprint a line, hex, most significant digit first, 0x before it or not; empty lines are passed over."""
 
     file: LineFile
     bits: int
@@ -126,6 +128,7 @@ class FingerprintFile:
         try:
             with self.file.open() as content:
                 while data := content.read(READ_BYTES):
+                    data = data if number or rest else data.removeprefix(BOM_UTF8)
                     whole, end, rest = (rest + data).rpartition(b"\n")
                     if end:
                         yield from self._batch(whole + end, number, skip)
@@ -150,13 +153,24 @@ class FingerprintFile:
         yield Batch(len(wanted), arrays.from_ints(values, self.bits))
 
     def _value(self, number: int, line: bytes) -> int:
-        digits, text = -(-self.bits // 4), line.strip()
-        value = int(text, 16) if len(text) == digits and HEXADECIMAL.fullmatch(text) else 1 << self.bits
-        if value >> self.bits:
-            raise InputError(
-                f"{self.file.path}, line {number}: {text[:80]!r} is no fingerprint of {digits} digits, {self.bits} bits"
-            )
+        value = fingerprint_in(line, self.bits)
+        if value is None:
+            expected = f"{-(-self.bits // 4)} hexadecimal digits, {self.bits} bits"
+            raise InputError(f"{self.file.path}, line {number}: {_shown(line)} is no fingerprint of {expected}")
         return value
+
+
+def fingerprint_in(text: bytes, bits: int) -> int | None:
+    """The fingerprint of that width that a line holds, white space aside; None where it holds none."""
+    found = HEXADECIMAL.fullmatch(text.strip())
+    if not found or len(found[1]) != -(-bits // 4):
+        return None
+    value = int(found[1], 16)
+    return None if value >> bits else value
+
+
+def _shown(line: bytes) -> str:
+    return repr(line.strip()[:80])
 
 
 def bare_design(count: int, bits: int) -> Design:
@@ -319,16 +333,16 @@ def open_source(path: Path, bits: int | None, recipe: Profile | None) -> TableIn
     """The input in a file, by its first line that is not empty.
 
     Args:
-        bits: of bare fingerprints; None: four a digit.
+        bits: of bare fingerprints; None: four a digit, of a file without any BARE_BITS.
         recipe: of verdicts; None: the shipped profile that they name.
 
     Raises:
         InputError: it cannot be read, is of none of these kinds, or names a profile that is not known.
     """
     file = LineFile(path)
-    line = next((line for _, line in file.lines(0) if line.strip()), b"").strip()
+    number, line = next(((number, line.strip()) for number, line in _filled(file)), (0, b""))
     if not line.startswith(b"{"):
-        return FingerprintFile(file, bits or max(8, 4 * len(line)))
+        return FingerprintFile(file, bits or _width(file, number, line))
     if bits is not None:
         raise InputError(f"{path} holds records, whose profile says how wide fingerprints are: leave --bits out")
     try:
@@ -340,6 +354,27 @@ def open_source(path: Path, bits: int | None, recipe: Profile | None) -> TableIn
         raise InputError(f"{path}: its first row is not that of an index, so it is no whole export")
     except (msgspec.DecodeError, ProfileError) as error:
         raise InputError(f"{path}, first line: neither a fingerprint, a verdict nor an export: {error}") from error
+
+
+def _filled(file: LineFile) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, a byte order mark aside."""
+    for number, line in file.lines(0):
+        text = line.removeprefix(BOM_UTF8) if number == 1 else line
+        if text.strip():
+            yield number, text
+
+
+def _width(file: LineFile, number: int, line: bytes) -> int:
+    """The width of bare fingerprints, of which this is the first; b"": there are none."""
+    found = HEXADECIMAL.fullmatch(line)
+    if found and 8 <= 4 * len(found[1]) <= MOST_BITS:
+        return 4 * len(found[1])
+    if not line:
+        return BARE_BITS
+    raise InputError(
+        f"{file.path}, line {number}: {_shown(line)} is no fingerprint: 2 to {MOST_BITS // 4} hexadecimal digits alone"
+        " on a line are expected (or verdicts, or an export)"
+    )
 
 
 def shipped(label: str) -> Profile:

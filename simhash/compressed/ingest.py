@@ -112,6 +112,10 @@ class Ingest:
             self._save()
             return
         self.state = msgspec.json.decode(path.read_bytes(), type=State)
+        if self.state.job != self.job and not self.state.chunks and not self.state.complete:
+            # Nothing was kept of it: an input that was refused and then mended, say.
+            self.state = State(self.job, [], False)
+            self._save()
         if self.state.job != self.job:
             raise TableMismatch(f"{self.directory} holds an unfinished build of something else: remove it first")
 

@@ -167,7 +167,7 @@ class TableFile:
             Numbers of ranges, keys and distances; equal keys of a block are one.
 
         Raises:
-            TableCorrupt: a block is damaged; the message names it.
+            TableCorrupt: a block is damaged; the message names it. Or the file cannot be read any more.
         """
         if self._open is None or self._code.kernel is None:
             return None
@@ -194,6 +194,8 @@ class TableFile:
         except ValueError as error:
             block, reason = error.args
             raise self.file.corrupt(int(numbers[block]), reason) from error
+        except OSError as error:
+            raise TableCorrupt(f"{self.file.path}: cut off while it was open, or not to be read: {error}") from error
         found, distances = (np.frombuffer(data[i], np.uint32).astype(np.int64) for i in (0, 2))
         return found, np.frombuffer(data[1], np.uint64).reshape(-1, arrays.words(self.width)), distances
 

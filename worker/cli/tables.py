@@ -37,14 +37,15 @@ from simhash.tables import design as find_design
 from worker.cli.summary import say
 from worker.consumer import stop_on_signals
 from worker.errors import InputError, SettingsError
-from worker.table_source import HEXADECIMAL, open_source
+from worker.table_source import fingerprint_in, open_source
 from worker.verdict import hexadecimal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
-LOOKUP_LINES = 4096
+LOOKUP_LINES = 1 << 14
+"""Looked up together: the more, the cheaper each."""
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -247,6 +248,8 @@ def merge(
         raise SettingsError("--max-age, --min-seq and --forget need records: these tables hold fingerprints alone")
     rule = sets[0].relation
     chosen = rule.design if design is None else _design(design, rule.design.bits)
+    if held.records and chosen.k < rule.design.k:
+        raise SettingsError(f"--design: {chosen.name} guarantees {chosen.k} bits, these tables {rule.design.k}")
     relation = Relation(chosen, rule.reach, rule.verifier_reach, rule.verifier_bits, rule.bands)
 
     def keep(record: Record) -> bool:
@@ -307,21 +310,20 @@ def lookup(directory: Path, fingerprints: Sequence[str], k: int | None) -> None:
     """
     found = 0
     with TableSet(directory) as tables:
-        digits = -(-tables.relation.design.bits // 4)
         given: Iterable[str] = (line.strip() for line in sys.stdin) if list(fingerprints) == ["-"] else fingerprints
         wanted = (text for text in given if text)
         while some := list(islice(wanted, LOOKUP_LINES)):
-            for line, count in _looked_up(tables, some, digits, k):
+            for line, count in _looked_up(tables, some, k):
                 click.echo(line)
                 found += count
     if not found:
         sys.exit(1)
 
 
-def _looked_up(tables: TableSet, texts: Sequence[str], digits: int, k: int | None) -> Iterator[tuple[bytes, int]]:
+def _looked_up(tables: TableSet, texts: Sequence[str], k: int | None) -> Iterator[tuple[bytes, int]]:
     """A line for each fingerprint, and how many were found near it."""
     bits = tables.relation.design.bits
-    values = [_fingerprint(text, digits) for text in texts]
+    values = [_fingerprint(text, bits) for text in texts]
     near = tables.near(arrays.from_ints(values, bits), k)
     others = arrays.to_ints(near.keys, bits)
     records = tables.records(near.keys) if tables.has_records else [[] for _ in others]
@@ -335,10 +337,11 @@ def _looked_up(tables: TableSet, texts: Sequence[str], digits: int, k: int | Non
         yield msgspec.json.encode({"fingerprint": text, "matches": found}), len(found)
 
 
-def _fingerprint(text: str, digits: int) -> int:
-    if len(text) == digits and HEXADECIMAL.fullmatch(text.encode()):
-        return int(text, 16)
-    raise InputError(f"{text!r} is no fingerprint of these tables: {digits} hexadecimal digits")
+def _fingerprint(text: str, bits: int) -> int:
+    value = fingerprint_in(os.fsencode(text), bits)
+    if value is None:
+        raise InputError(f"{text!r} is no fingerprint of these tables: {-(-bits // 4)} hexadecimal digits")
+    return value
 
 
 def _fields(record: Record, relation: Relation) -> dict[str, object]:
