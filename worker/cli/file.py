@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
+from simhash.index import safekeeping
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.consumer import recipe, stop_on_signals
@@ -145,6 +147,8 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
         client = None if job.redis_url else stack.enter_context(embedded_redis(job.state))
+        if client is not None:  # it is another server in each run: that is no news
+            logging.getLogger(safekeeping.__name__).setLevel(logging.ERROR)
         index = connected_index(settings, profile, client)
         outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
