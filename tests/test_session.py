@@ -66,6 +66,13 @@ def test_a_transactional_id_that_is_set_is_the_slots_name(slot_settings):
     slot.release()
 
 
+def test_processes_of_one_supervisor_do_not_share_the_id_that_is_set(slot_settings):
+    both = [Slot(slot_settings.model_copy(update={"transactional_id": "mine", "processes": 2})) for _ in range(2)]
+    assert {slot.name for slot in both} == {"mine-0", "mine-1"}
+    for slot in both:
+        slot.release()
+
+
 @pytest.mark.parametrize(
     ("raised", "becomes", "retriable"),
     [
@@ -120,7 +127,7 @@ def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_serve
     assert stream.committed() == []
 
 
-def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, name):
+def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, name, monkeypatch):
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers, transactional_id=f"{name}-upstream")
@@ -135,6 +142,12 @@ def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, na
     try:
         until(lambda: session.poll(0.5, 10).received, "the record that was committed")
         until(lambda: not session.poll(0.1, 10).received and session.behind() == {(stream.input_topic, 0): 0}, "no lag")
+
+        def doubtful(*_, **__):
+            raise errors.KafkaConnectionError("the leader is away")
+
+        monkeypatch.setattr(session._consumer, "position", doubtful)
+        assert session.behind() == {}
     finally:
         session.close()
 

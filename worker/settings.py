@@ -114,7 +114,8 @@ class Settings(BaseSettings):
         "earliest", description="where a group without committed offsets begins"
     )
     transactional_id: Name | None = Field(
-        None, description="Kafka transactional id; none: made of group, host name and a free slot of this host"
+        None,
+        description="Kafka transactional id, of several processes its begin; none: made of group, host name, free slot",
     )
     session_timeout: Seconds = Field(
         10.0, ge=1, le=300, description="a worker silent for this long loses its partitions to the others"

@@ -170,10 +170,14 @@ class Session:
 
         Not the end less the last record: what other producers' transactions leave behind is no record.
         """
-        ends = {tp: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
-        return {
-            Partition(*tp): max(0, end - self._consumer.position(tp)) for tp, end in ends.items() if end is not None
-        }
+        found: dict[Partition, int] = {}
+        for tp in self._consumer.assignment():
+            # A position in doubt (its leader has changed) is asked for by the next poll: here nobody waits for brokers.
+            with suppress(errors.KafkaError):
+                end, position = self._consumer.highwater(tp), self._consumer.position(tp, timeout_ms=0)
+                if end is not None and position is not None:
+                    found[Partition(*tp)] = max(0, end - position)
+        return found
 
     def close(self) -> None:
         """Leave the group and abort what is open; what the brokers do not answer to is left to them."""
@@ -264,12 +268,19 @@ class Slot:
         for number in range(MOST_SLOTS):
             lock = _locked(f"{start}-{number}.lock")
             if lock is not None:
-                return lock, settings.transactional_id or f"{settings.group_id}-{socket.gethostname()}-{number}"
+                return lock, _transactional_id(settings, number)
         raise SettingsError(f"none of {MOST_SLOTS} lock files {start}-N.lock can be had by this user")
 
     def release(self) -> None:
         """Let another process have the slot."""
         os.close(self._lock)
+
+
+def _transactional_id(settings: Settings, slot: int) -> str:
+    if settings.transactional_id and settings.processes == 1:
+        return settings.transactional_id
+    start = settings.transactional_id or f"{settings.group_id}-{socket.gethostname()}"
+    return f"{start}-{slot}"
 
 
 def _locked(path: str) -> int | None:
