@@ -166,8 +166,13 @@ class Crowd:
                 batch = [
                     page for p in partitions for page in self.group.pages[p][marks[p] : marks[p] + random.randint(1, 8)]
                 ]
-                with suppress(IndexBusy, StaleObservation, IndexUnreachable):
+                try:
                     self.group.told(batch, index.check_and_insert(batch, marks), worker)
+                except (IndexBusy, StaleObservation):
+                    pass
+                except IndexUnreachable:
+                    with suppress(IndexUnreachable):
+                        index.present([index.receipt()])
                 if random.random() < 0.2:
                     self.group.leave(worker)
         self.group.leave(worker)
@@ -177,7 +182,7 @@ def forgetting(crowd: Crowd) -> None:
     """An operator who takes pages down, and who sometimes dies over it."""
     random, nobody = Random(crowd.random.random()), object()
     while not crowd.group.ended():
-        with suppress(Crashed, IndexBusy):
+        with suppress(Crashed, IndexUnreachable):
             crowd.opened(random, nobody).forget(random.sample(range(1, 60), 2))
 
 

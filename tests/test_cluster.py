@@ -132,7 +132,7 @@ def held_up(client, index, name, calls):
             self.left -= 1
             if self.left < 0:
                 raise Crashed
-            super().write(*arguments)
+            return super().write(*arguments)
 
     return ClusterIndex(Dying(client), name, index.spec, index.generation)
 

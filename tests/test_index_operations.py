@@ -344,4 +344,4 @@ def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, 
     assert index.documents() == 1
     assert "1 pages removed, 0 left" in run("delete", entry(0, 7).url, *flags).output
     with pytest.raises(SettingsError, match="knows no such command"):
-        run("accept", *flags)
+        run("base", *flags)

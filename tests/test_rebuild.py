@@ -14,8 +14,10 @@ from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.layout import bucket_bits
 from simhash.index.redis import existing_index
 from simhash.tables import design
+from tests.backends import KINDS, Backend
+from tests.crowded_cluster import Crashed, HalfWriting
 from tests.pages import crowd, relation
-from tests.servers import running_redis
+from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
 from worker.rebuilding.build import Target, build
@@ -139,6 +141,25 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original,
     assert contents(again) == contents(index)
 
 
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_a_stretch_that_was_half_written_is_written_whole_first(cluster_client, name, calls, monkeypatch):
+    """Though by then a page of it was taken down: what is there is known, and removed as a whole."""
+    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
+    pages = crowd(60, Random(5))
+    answered = [told(page, Unique(n)) for n, page in enumerate(pages, 1)]
+    target = Backend(cluster_client, "", True)
+    monkeypatch.setattr("simhash.index.cluster.loading.Nodes", partial(HalfWriting, calls=calls))
+    with pytest.raises(Crashed):
+        rebuilt(target, name, answered)
+    monkeypatch.undo()
+    half = [page for page in pages[20 * calls : 20 * calls + 20] if page.fingerprint is not None]
+    gone = [page.observation[:8].hex() for page in half[::2]]
+    again, _ = rebuilt(target, name, answered, gone)
+    assert target.operations(again).check(lambda _: None).violations == []
+    kept = {page.url for page in pages if page.fingerprint is not None and page.observation[:8].hex() not in gone}
+    assert {record.url for fingerprint, record in again.scan() if fingerprint is not None} == kept
+
+
 def test_a_half_built_index_is_refused_by_workers(backend, name, original):
     _, answered = original
 
@@ -206,38 +227,54 @@ def structs_replaced(verdict, **changes):
     return msgspec.structs.replace(verdict, **changes)
 
 
-def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, tmp_path):
-    with running_redis(tmp_path) as server:
-        stream = Stream(name, kafka_server.bootstrap_servers, server.url, partitions=3)
-        stream.create()
-        pages = texts(150, Random(4))
-        stream.send([*[json_page(n, text) for n, text in enumerate(pages[:90])], (b"x", b"no page")])
-        worker = stream.worker()
-        with working(worker):
-            stream.wait_for(91)
-            assert worker.stop()[0] == 0
-        lost = existing_index(redis.Redis.from_url(server.url), name)
-        before, marks = contents(lost), lost.marks()
+@pytest.fixture(params=KINDS)
+def flushable(request, tmp_path):
+    """A server of its own, or a cluster: its primaries, the URL for a worker, and how its index is opened."""
+    if request.param == "primary":
+        with running_redis(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+            yield [server], Backend(client, server.url, False)
+        return
+    with running_cluster(tmp_path) as nodes, redis.RedisCluster.from_url(nodes[0].url) as client:
+        yield nodes, Backend(client, "redis+cluster://" + ",".join(node.address for node in nodes), True)
+
+
+def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, flushable):
+    """On a cluster: one of its primaries, that has not the claim slot. The rest is cleared away by hand."""
+    servers, backend = flushable
+    stream = Stream(name, kafka_server.bootstrap_servers, backend.url, partitions=3)
+    stream.create()
+    pages = texts(150, Random(4))
+    stream.send([*[json_page(n, text) for n, text in enumerate(pages[:90])], (b"x", b"no page")])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(91)
+        assert worker.stop()[0] == 0
+    lost = backend.existing(name)
+    before, marks = contents(lost), lost.marks()
+    claims_at = backend.client.get_node_from_key(backend.meta(name)).port if backend.clustered else 0
+    redis.Redis.from_url(next(server.url for server in servers if server.port != claims_at)).flushall()
+    stopped = stream.worker()
+    with working(stopped):
+        code, written = stopped.wait()
+    assert (code, "simhash-dedup rebuild" in written) == (5, True)
+    for server in servers:
         redis.Redis.from_url(server.url).flushall()
-        stopped = stream.worker()
-        with working(stopped):
-            code, written = stopped.wait()
-        assert (code, "simhash-dedup rebuild" in written) == (5, True)
-        done = stream.command("rebuild")
-        assert done.returncode == 0, done.stderr
-        assert "read 90 verdicts and 1 dead letters" in done.stdout
-        found = existing_index(redis.Redis.from_url(server.url), name)
-        assert contents(found) == before
-        assert all(found.marks()[partition] >= mark for partition, mark in marks.items())
-        refused = stream.command("rebuild")
-        assert (refused.returncode, "is not empty" in refused.stderr) == (5, True)
-        stream.send([json_page(n, text) for n, text in enumerate(pages[90:], 100)])
-        again = stream.worker()
-        with working(again):
-            stream.wait_for(151)
-            assert again.stop()[0] == 0
-        assert_each_answered_once(stream, 151)
-        assert_guarantees(stream.verdicts())
+    done = stream.command("rebuild")
+    assert done.returncode == 0, done.stderr
+    assert "read 90 verdicts and 1 dead letters" in done.stdout
+    found = backend.existing(name)
+    assert contents(found) == before
+    assert all(found.marks()[partition] >= mark for partition, mark in marks.items())
+    assert backend.operations(found).check(lambda _: None).violations == []
+    refused = stream.command("rebuild")
+    assert (refused.returncode, "is not empty" in refused.stderr) == (5, True)
+    stream.send([json_page(n, text) for n, text in enumerate(pages[90:], 100)])
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(151)
+        assert again.stop()[0] == 0
+    assert_each_answered_once(stream, 151)
+    assert_guarantees(stream.verdicts())
 
 
 def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):

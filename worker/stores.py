@@ -176,6 +176,7 @@ def connected_index(
             settings.documents,
             retention(settings),
             adopt_design=settings.design == "auto",
+            durability=durability(settings),
         )
     client = client or connect(settings)
     index = open_index(
@@ -233,8 +234,6 @@ def opened_store(settings: Settings, head: IndexRow) -> Store:
 
 def _refuse_on_cluster(settings: Settings) -> None:
     """What an index on a cluster has not."""
-    if settings.wait_replicas:
-        raise SettingsError("wait_replicas: not with a Redis Cluster, whose writes of a batch go to several primaries")
     if settings.base is not None:
         raise SettingsError("base: not with a Redis Cluster")
 

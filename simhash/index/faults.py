@@ -20,7 +20,7 @@ from simhash.errors import (
 
 FROZEN = "frozen "
 """How the generation of an index begins in the moment in which another one takes over."""
-_REBUILD = (
+REBUILD = (
     "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
     "say so (simhash-dedup index accept)"
 )
@@ -74,7 +74,7 @@ def _fault(message: str) -> IndexFault:
     if kind == "BASE":
         return BaseMoved(rest)
     if kind == "GENERATION" and rest == "false":
-        return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {_REBUILD}")
+        return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
     if kind == "GENERATION" and rest.startswith(FROZEN):
         return IndexUnreachable(
             "the index is being migrated: this takes a moment, or `simhash-dedup index migrate` ends it"
@@ -91,7 +91,7 @@ def _fault(message: str) -> IndexFault:
         left, now = rest.split()
         return IndexLost(
             f"Redis was restarted, restored or failed over (replication id {left}, now {now}), and on_server_change is "
-            f"stop: if nothing was lost, simhash-dedup index accept says so. Otherwise: {_REBUILD}"
+            f"stop: if nothing was lost, simhash-dedup index accept says so. Otherwise: {REBUILD}"
         )
     if kind in _RETRIABLE:
         return IndexUnreachable(f"Redis cannot take writes now: {message}")
@@ -102,5 +102,5 @@ def _lost(history: str, seq: str, present: str) -> str:
     return (
         f"the index lacks pages whose verdicts were committed: number {seq} was given under replication id "
         f"{history[13:]}, of which it has none beyond {present}. Redis was flushed, restored from an older copy, or "
-        f"failed over to a replica that was behind. {_REBUILD}"
+        f"failed over to a replica that was behind. {REBUILD}"
     )

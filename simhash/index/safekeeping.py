@@ -82,10 +82,15 @@ class Safekeeping:
         """For all that was told so far; None before the first call."""
         return Receipt(self._history, self._seq) if self._history else None
 
-    def present(self, receipts: Iterable[Receipt] = ()) -> str:
-        """Hold these receipts against the index; returns the history it is in now."""
+    def present(self, receipts: Iterable[Receipt] = (), moved: bool = False) -> str:
+        """Hold these receipts against the index; returns the history it is in now.
+
+        Args:
+            moved: go on after a change of the server even where no change is trusted: its keys were moved.
+        """
         told = [str(value) for each in receipts for value in each]
-        history, seq, left = self._script(keys=[self._meta], args=[int(self._durability.verify_changes), *told])
+        trusted = self._durability.verify_changes or moved
+        history, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
         if left:
             log.warning(
                 "Redis was restarted or failed over (replication id %s, now %s); the index has all that is "
@@ -95,6 +100,11 @@ class Safekeeping:
         if history.decode() != self._history:
             self._history, self._seq = history.decode(), 0
         return self._history
+
+    def server(self) -> bytes:
+        """How the replication id of the index's present history begins; empty: it has none."""
+        history: bytes = self.client.hget(self._meta, "history") or b""
+        return bytes.fromhex(history.decode()[13:29])
 
     def expected(self) -> str:
         """The history that a call counts on."""

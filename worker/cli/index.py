@@ -137,6 +137,6 @@ def accept(config: Path | None, **flags: Any) -> None:
     \b
       simhash-dedup index accept --index-name dedup
     """
-    found = opened(settings_of(config, flags))
+    found = found_index(settings_of(config, flags))
     found.accept()
     click.echo(f"accepted: {found.documents()} pages, as they are")

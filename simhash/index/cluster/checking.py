@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TypeVar
 
 from simhash.index.checking import Checker, Findings, Numbers
-from simhash.index.cluster.claims import Claim
+from simhash.index.cluster.claims import CLAIM_SLOT, Claim
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.placement import LOG_SEGMENT, KeyName, Member, is_digest
@@ -29,7 +29,6 @@ ATTEMPTS = 20
 WAIT_SECONDS = 0.02
 """Between two readings of what a claim is on: workers hold theirs for a few milliseconds."""
 T = TypeVar("T")
-_CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading")
 
 
 def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
@@ -122,7 +121,7 @@ class _Checker(Checker):
                 self._check_entries(key)
             elif name is not None:
                 self._check_key(key, name)
-            elif key.removeprefix(own) not in _CLAIM_SLOT and self._is_ours(key):
+            elif key.removeprefix(own) not in CLAIM_SLOT and self._is_ours(key):
                 self._report("key", f"{key} is no key of an index")
 
     def _is_ours(self, key: str) -> bool:

@@ -1,15 +1,20 @@
 -- The claim slot of an index on a cluster: who judges which page, the journals and the counters. Each call is one atomic
 -- step; all keys lie in one slot, so this one primary sees them together. `claims.py` makes the calls. The script is made
--- of claims (this: judging), taking (what others have left, removals) and looking (what there is), one behind the other.
+-- of claims (this: judging), taking (what others have left, removals), filling (records that are not judged) and looking
+-- (what there is), one behind the other.
 --
 -- KEYS[1]  {ns:claim}:meta                 HASH  generation, the spec; seq, documents, nonce; first, the oldest
 --                                                seq there is; floor, the oldest that is not too many
 -- KEYS[2]  {ns:claim}:claims               HASH  observation, or "removal of" and seq -> the claim (see below)
 -- KEYS[3]  {ns:claim}:meet                 HASH  key by which pages meet -> the claims that have it, 16 bytes each
 -- KEYS[4]  {ns:claim}:gone                 ZSET  seq of what was removed out of turn
--- KEYS[5..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
+-- KEYS[5]  {ns:claim}:groups               STRING  for each group 8 bytes of its server's replication id, and 6: how many
+--                                                calls had written there when the last work was finished
+-- KEYS[6]  {ns:claim}:loading              HASH  see filling.lua
+-- KEYS[7..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
 --
--- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  now in ms, -1: this server's clock   ARGV[4..]  see each command
+-- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  now in ms (-1: this server's clock), and behind a space the history that
+-- the caller counts on (see ../script/history.lua; '': on none)   ARGV[4..]  see each command
 --
 -- A claim: state ('held', 'numbered' or 'removal'), writers (every nonce that may have written; the holder's is the
 -- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body. Keys by which pages meet are 9
@@ -19,18 +24,23 @@
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub
 local bxor = bit.bxor
-local meta, claims_key, meet_key, gone_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local FIRST_JOURNAL, ID, KEY = 5, 16, 9
+local meta, claims_key, meet_key, gone_key, groups_key, loading = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local FIRST_JOURNAL, ID, KEY = 7, 16, 9
 local STATE, WRITERS, JOURNAL, OFFSET, FINGERPRINT, VERIFIER, MEETING, SEQ, TIME, BODY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
-local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach')
+local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach', 'history')
 if head[1] ~= ARGV[1] then return redis.error_reply('GENERATION ' .. tostring(head[1])) end
+local asked_now, history = string.match(ARGV[3], '(%S+) ?(%S*)')
+local server = 'master_replid:' .. sub(history, 14)
+if history ~= '' and not (head[8] == history and string.find(call('INFO', 'replication'), server, 1, true)) then
+  return redis.error_reply('HISTORY')
+end
 local seq, documents = tonumber(head[2]), tonumber(head[3])
 local first, floor = tonumber(head[4]), tonumber(head[5])
 local reach, verifier_reach = tonumber(head[6]), tonumber(head[7])
 
 local function clock()
-  local now = tonumber(ARGV[3])
+  local now = tonumber(asked_now)
   if now >= 0 then return now end
   local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -165,6 +175,36 @@ local function write_journal(journal, offset, id, answer)
   call('HSET', journal, offset, id .. answer)
 end
 
+-- Groups --------------------------------------------------------------------------------------------------------
+
+local GROUP, SERVER, TALLY = 14, 8, 15   -- bytes of a group, of its server's id in it, and of a group behind its number
+
+local function groups() return call('GET', groups_key) or '' end
+
+local function in_group(known, group, from, to) return sub(known, group * GROUP + from, group * GROUP + to) end
+
+-- Exchange the entries of some groups (from 0).
+local function write_groups(known, changed)
+  local parts = {}
+  for group = 0, #known / GROUP - 1 do parts[group + 1] = changed[group] or in_group(known, group, 1, GROUP) end
+  call('SET', groups_key, table.concat(parts))
+end
+
+-- Count in what was written for finished work: for each group its number, its server and the count of its writes since
+-- then. A refusal when a group has changed its server: what was written there may be lost, and is written once more.
+local function untallied(tallies)
+  local known, changed = groups(), {}
+  for at = 1, #tallies, TALLY do
+    local group, tally = byte(tallies, at), sub(tallies, at + 1, at + GROUP)
+    if in_group(known, group, 1, SERVER) ~= sub(tally, 1, SERVER) then
+      return redis.error_reply('UNSETTLED a group has another server now')
+    end
+    local before = unpack_struct('>I6', in_group(known, group, SERVER + 1, GROUP))
+    if unpack_struct('>I6', tally, SERVER + 1) > before then changed[group] = tally end
+  end
+  if next(changed) then write_groups(known, changed) end
+end
+
 -- Commands ------------------------------------------------------------------------------------------------------
 
 local commands = {}
@@ -236,8 +276,8 @@ local function claim(page, nonce, refused, seen)
 end
 
 -- ARGV[4] committed offsets of the journals (JSON list; -1: unknown)   ARGV[5..] pages
--- Returns nonce, now, seq, how many records there are (those that are still being written too), first, floor, then one
--- reply a page.
+-- Returns nonce, now, seq, how many records there are (those that are still being written too), first, floor, the groups,
+-- then one reply a page.
 function commands.claim()
   for i, committed in ipairs(cjson.decode(ARGV[4])) do move_mark(KEYS[FIRST_JOURNAL + i - 1], committed) end
   local pages = {}
@@ -254,7 +294,7 @@ function commands.claim()
     if own and own[STATE] == 'held' then drop(page.id, own) end
   end
   local nonce, refused, seen = new_nonce(), {}, {}
-  local replies = {nonce, clock(), seq, stored(), first, floor}
+  local replies = {nonce, clock(), seq, stored(), first, floor, groups()}
   for _, page in ipairs(pages) do replies[#replies + 1] = claim(page, nonce, refused, seen) end
   return replies
 end
@@ -304,13 +344,16 @@ function commands.number()
   return {now, given}
 end
 
--- ARGV[4] nonce   ARGV[5..] observation and answer of each page held. Returns first and floor.
+-- ARGV[4] nonce   ARGV[5] what was written (see `untallied`)   ARGV[6..] observation and answer of each page held.
+-- Returns first and floor.
 function commands.finish()
   local nonce = tonumber(ARGV[4])
-  for n = 5, #ARGV do
+  for n = 6, #ARGV do
     if not holds(nonce, sub(ARGV[n], 1, ID)) then return redis.error_reply(TAKEN) end
   end
-  for n = 5, #ARGV do
+  local refused = untallied(ARGV[5])
+  if refused then return refused end
+  for n = 6, #ARGV do
     local id = sub(ARGV[n], 1, ID)
     local own = load(id)
     if own[STATE] == 'numbered' then documents = documents + 1 end

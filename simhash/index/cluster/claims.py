@@ -9,12 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from simhash.index.cluster.ledger import Kept, Ledger
 from simhash.index.cluster.placement import Placement, claim_tag, is_digest
 from simhash.index.interface import Entry, Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
 from simhash.sketch import BAND_BITS
 
 REMOVAL = b"removal of"
+CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading")
+"""The keys of the claim slot, but for the journals."""
+_LOOKING = ("list", "standing", "audit", "groups", "settle")
+"""What may be asked of any server."""
 _json = msgspec.json.Encoder()
 
 
@@ -134,6 +139,8 @@ class Claims:
 
     Args:
         run: calls claims.lua with keys and arguments.
+        ledger: is told what the claim slot says of the groups, and tells it what was written to them.
+        history: the history that calls count on (see `simhash.index.safekeeping`).
         clock: milliseconds since the epoch; None: the server's.
     """
 
@@ -144,6 +151,8 @@ class Claims:
         generation: str,
         placement: Placement,
         layout: Layout,
+        ledger: Ledger,
+        history: Callable[[], str],
         clock: Callable[[], int] | None = None,
     ) -> None:
         tag = claim_tag(name)
@@ -151,8 +160,10 @@ class Claims:
         self._generation = generation
         self._placement = placement
         self._layout = layout
+        self._ledger = ledger
+        self._history = history
         self._clock = clock
-        self._keys = [f"{tag}:meta", f"{tag}:claims", f"{tag}:meet", f"{tag}:gone"]
+        self._keys = [f"{tag}:{key}" for key in CLAIM_SLOT]
         self._journals = f"{tag}:j:"
 
     @property
@@ -185,9 +196,10 @@ class Claims:
         numbers = {partition: number for number, partition in enumerate(partitions, start=1)}
         pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         offsets = _json.encode([committed.get(partition, -1) for partition in partitions])
-        nonce, now, seq, stored, first, floor, *replies = self._call(
+        nonce, now, seq, stored, first, floor, groups, *replies = self._call(
             "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions]
         )
+        self._ledger.learn(groups)
         return Claimed(nonce, now, seq, stored, Window(first, floor), [_reply(reply) for reply in replies])
 
     def number(
@@ -206,9 +218,13 @@ class Claims:
         return [(seq + n).to_bytes(SEQ_BYTES) + head + body for n, body in enumerate(bodies)]
 
     def finish(self, nonce: int, answers: Mapping[bytes, bytes], journals: Sequence[str]) -> Window:
-        """Journal the answers and let the pages go: only now may their verdicts be known."""
+        """Journal the answers and let the pages go: only now may their verdicts be known.
+
+        Raises:
+            Unsettled: what was written to a group may be lost, because it has another server now.
+        """
         pages = [page + answer for page, answer in answers.items()]
-        return Window(*self._call("finish", nonce, *pages, journals=journals))
+        return Window(*self._call("finish", nonce, self._ledger.tallies(), *pages, journals=journals))
 
     def recover(
         self, partitions: Sequence[Partition], ids: Sequence[bytes] = (), removals: bool = False, others: bool = False
@@ -223,7 +239,8 @@ class Claims:
         """
         journals = [self.journal(partition) for partition in partitions]
         wanted = "r" * removals + "o" * others
-        nonce, *taken = self._call("recover", wanted, *ids, journals=journals)
+        nonce, groups, *taken = self._call("recover", wanted, *ids, journals=journals)
+        self._ledger.learn(groups)
         return nonce, [_taken(*row) for row in taken]
 
     def listed(self) -> list[Claim]:
@@ -247,12 +264,54 @@ class Claims:
             being judged.
         """
         rows = [r.seq.to_bytes(SEQ_BYTES) + self._placement.meeting_of(r.key) + r.key for r in removals]
-        nonce, *replies = self._call("retire", *rows)
+        nonce, groups, *replies = self._call("retire", *rows)
+        self._ledger.learn(groups)
         return nonce, [nonces(reply[1:]) if reply[:1] == b"r" else None for reply in replies]
 
     def retired(self, nonce: int, seqs: Sequence[int]) -> Window:
-        """Say that records have been removed."""
-        return Window(*self._call("retired", nonce, *(seq.to_bytes(SEQ_BYTES) for seq in seqs)))
+        """Say that records have been removed. Raises Unsettled as `finish` does."""
+        gone = (seq.to_bytes(SEQ_BYTES) for seq in seqs)
+        return Window(*self._call("retired", nonce, self._ledger.tallies(), *gone))
+
+    # Groups --------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[Kept]:
+        """What is known of the groups now."""
+        return self._ledger.learn(self._call("groups"))
+
+    def settle(self, rows: Sequence[bytes]) -> bool:
+        """Say what groups were found to be (`ledger.settled`); False: something else is known of one by now."""
+        return bool(self._call("settle", *rows))
+
+    def touching(self) -> tuple[list[str], list[bytes | str | int]]:
+        """Keys and arguments of a call that writes, and no more."""
+        return self._keys, self._arguments("touch")
+
+    # Filling: see filling.lua --------------------------------------------------------------------------------------
+
+    def fill(self) -> tuple[int, list[int], bytes]:
+        """Begin to fill the index: a nonce, those who did before, and the plan that was not carried out."""
+        nonce, groups, former, plan = self._call("fill")
+        self._ledger.learn(groups)
+        return nonce, nonces(former), plan
+
+    def fill_from(self, nonce: int, seq: int) -> None:
+        """There is nothing before this number."""
+        self._call("fill_from", nonce, seq)
+
+    def plan(self, nonce: int, before: int, plan: bytes) -> None:
+        """Keep what is about to be written behind this number."""
+        self._call("plan", nonce, before, plan)
+
+    def planned(self, nonce: int, last: int, more: int, gone: Sequence[int]) -> None:
+        """The plan is carried out: the last number, how many records more there are, the numbers without one."""
+        self._call("planned", nonce, self._ledger.tallies(), last, more, *gone)
+
+    def release(self, nonce: int, generation: str) -> None:
+        """The index is full."""
+        self._call("release", nonce, generation)
+
+    # Calls ---------------------------------------------------------------------------------------------------------
 
     def _page(self, entry: Entry, journal: int) -> bytes:
         own, beside = self._placement.meeting(entry)
@@ -271,8 +330,11 @@ class Claims:
         return (verifier >> (BAND_BITS * relation.bands)).to_bytes(relation.verifier_bits // 8)
 
     def _call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = ()) -> Any:
-        now = self._clock() if self._clock else -1
-        return self._run([*self._keys, *journals], [self._generation, command, now, *arguments])
+        return self._run([*self._keys, *journals], [*self._arguments(command), *arguments])
+
+    def _arguments(self, command: str) -> list[bytes | str | int]:
+        history = "" if command in _LOOKING else self._history()
+        return [self._generation, command, f"{self._clock() if self._clock else -1} {history}"]
 
 
 def _reply(reply: bytes) -> Reply:

@@ -1,19 +1,45 @@
 -- One group of an index's keys on a cluster: all keys of a group lie in one slot. Two calls: read what lies in buckets and
--- records; write for a holder of claims, unless it has been barred. `placement.py` makes the arguments.
+-- records; write for a holder of claims, unless it has been barred. `placement.py` makes the arguments. And a third, to see
+-- whether the group still has all that was finished there: `ledger.py` has the argument.
 --
 -- KEYS[1]  {group}:barred   ZSET  nonces that may not write here any more: another worker has taken their work over
--- KEYS[2..]                 the key of each operation
--- ARGV[1]  '': read; else the writer's nonce   ARGV[2]  nonces to bar first, 6 bytes each   ARGV[3..]  operations:
+-- KEYS[2]  {group}:written  STRING  how many calls have written here
+-- KEYS[3..]                 the key of each operation
+-- ARGV[1]  '': read; else the writer's nonce   ARGV[2]  nonces to bar first, 6 bytes each
+-- ARGV[3]  how many calls must have written here   ARGV[4]  how this server's replication id must begin; '': anyhow
+-- ARGV[5..]  operations:
 --   reading  'z' length 1, low, high   members of a bucket between two ends        'h' field   a hash's value
 --           'm' member   whether it is in a bucket
 --   writing  'a' member / 'd' member   add to, delete from a bucket
 --            'p' length 1, field, record / 'q' length 1, field, seq 6   put a record among those of a field / drop it
 --            's' length 1, field, value / 'u' field / 'v' length 1, field, seq 6   set, delete; delete if of that seq
+-- Returns what each operation gives; a writing call, behind it, how many calls have written here.
+-- To look: KEYS[1] {group}:written   ARGV[1] '?' or '!'   ARGV[2] ''   ARGV[3], ARGV[4] as above. '?' returns how the server's id
+-- begins and the count, counted up if it begins otherwise than ARGV[4]; '!' counts up, and refuses as a writing call does.
 -- A field's records stand behind two bytes of length each; a record begins with its seq.
 
 local call, sub, unpack_struct, pack = redis.call, string.sub, struct.unpack, struct.pack
 local BARRED_KEPT = 1000
-local barred = KEYS[1]
+local SERVER_DIGITS = 16
+local barred, written_key = KEYS[1], KEYS[2]
+
+local function server() return string.match(call('INFO', 'replication'), 'master_replid:(%x+)'):sub(1, SERVER_DIGITS) end
+
+local function refused(written)
+  if written < tonumber(ARGV[3]) then return redis.error_reply('UNSETTLED calls that wrote here are missing') end
+  if ARGV[4] ~= '' and server() ~= ARGV[4] then return redis.error_reply('UNSETTLED another server has this group now') end
+end
+
+if ARGV[1] == '?' or ARGV[1] == '!' then
+  written_key = KEYS[1]
+  local written = tonumber(call('GET', written_key) or '0')
+  if ARGV[1] == '!' then return refused(written) or call('INCR', written_key) end
+  local now = server()
+  if written >= tonumber(ARGV[3]) and now ~= ARGV[4] then written = call('INCR', written_key) end
+  return {now, written}
+end
+local lacking = refused(tonumber(call('GET', written_key) or '0'))
+if lacking then return lacking end
 
 local function split(argument)
   local head, at = unpack_struct('>Bc0', argument, 2)
@@ -88,5 +114,6 @@ if ARGV[1] ~= '' then
   if is_barred(ARGV[1]) then return redis.error_reply('BARRED another worker has taken this work over') end
 end
 local results = {}
-for n = 3, #ARGV do results[n - 2] = operations[sub(ARGV[n], 1, 1)](KEYS[n - 1], ARGV[n]) end
+for n = 5, #ARGV do results[n - 4] = operations[sub(ARGV[n], 1, 1)](KEYS[n - 2], ARGV[n]) end
+if ARGV[1] ~= '' then results[#results + 1] = call('INCR', written_key) end
 return results

@@ -18,8 +18,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from simhash.errors import IndexBusy, IndexLost
+from simhash.errors import IndexBusy
 from simhash.index.cluster.claims import (
     REMOVAL,
     Busy,
@@ -33,7 +34,7 @@ from simhash.index.cluster.claims import (
 )
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
-from simhash.index.cluster.nodes import Nodes, TakenOver
+from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
 from simhash.index.interface import (
@@ -49,6 +50,7 @@ from simhash.index.interface import (
     Unique,
 )
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES
+from simhash.index.safekeeping import Durability
 
 MAX_CALL_PAGES = 100
 EXPIRE_PER_PAGE = 2
@@ -70,6 +72,7 @@ class ClusterIndex:
         generation: must be what the index says of itself at each call.
         retention: what to forget, when.
         clock: milliseconds since the epoch; None: that of the claim slot's server.
+        durability: what must hold of the servers before a verdict counts.
     """
 
     def __init__(
@@ -80,14 +83,15 @@ class ClusterIndex:
         generation: str,
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
+        durability: Durability = Durability(),
     ) -> None:
-        self._inside = Inside.of(nodes, name, spec, generation, clock)
+        self._inside = Inside.of(nodes, name, spec, generation, clock, durability)
         self._nodes = nodes
         self._layout, self._placement = self._inside.layout, self._inside.placement
         self._claims, self._reader = self._inside.claims, self._inside.reader
-        self._remover = Remover(nodes, self._placement, self._claims, self._reader, retention)
+        self._keeper = self._inside.keeper
+        self._remover = Remover(nodes, self._placement, self._claims, self._reader, self._keeper, retention)
         self._retention = retention
-        self._told = 0
         self._reading: frozenset[Partition] = frozenset()
 
     @property
@@ -158,23 +162,20 @@ class ClusterIndex:
         self._nodes.ping()
 
     def receipt(self) -> str:
-        """See `Index.receipt`: the generation and the largest number told. It attests the claim slot alone."""
-        return f"{self.generation} {self._told}" if self._told else ""
+        """See `Index.receipt`."""
+        return self._keeper.receipt()
 
     def present(self, receipts: Iterable[str]) -> None:
-        """See `Index.present`."""
-        for receipt in receipts:
-            generation, _, seq = receipt.partition(" ")
-            given = int(self._nodes.field(self._claims.meta, "seq") or 0)
-            if generation == self.generation and int(seq) > given:
-                raise IndexLost(
-                    f"the index lacks pages whose verdicts were committed: number {seq} was given, and the last it "
-                    f"knows is {given}: the primary of its claim slot was flushed, restored or failed over. Stop all "
-                    "workers and make the index again from the verdicts (simhash-dedup rebuild)"
-                )
+        """See `Index.present`: the claim slot is held against receipts, and all groups against the claim slot."""
+        self._keeper.present(receipts)
+
+    def accept(self) -> None:
+        """The operator announces that the index is right as it is, whatever receipts say of it."""
+        self._keeper.accept()
 
     def replicated(self) -> None:
-        """See `Index.replicated`: nothing is asked for on a cluster."""
+        """See `Index.replicated`: replicas of every primary."""
+        self._keeper.replicated()
 
     def claims(self) -> list[Claim]:
         """Every live claim: of pages that are being judged, and of those whose worker has died over them."""
@@ -212,6 +213,9 @@ class ClusterIndex:
                 blocker = self._round(pending, committed, answers)
             except TakenOver:
                 blocker = b""
+            except Unsettled:
+                self._keeper.settle()
+                continue
             if all(entry.observation in answers for entry in entries):
                 return [answers[entry.observation] for entry in entries]
             # Nothing is held any more: what could be judged is finished.
@@ -251,7 +255,8 @@ class ClusterIndex:
         if held:
             found, window = self._settled(claimed, held)
             answers |= {entry.observation: self._answer(found[entry.observation], entry) for entry, _ in held}
-        self._told = max([self._told, *(number_told(answer.decision) for answer in answers.values())])
+        for answer in answers.values():
+            self._keeper.told(number_told(answer.decision))
         self._remover.expire(claimed.now_ms, window, EXPIRE_PER_PAGE * len(entries))
         return blocker
 
@@ -316,13 +321,16 @@ class ClusterIndex:
         writers = [writer for each in taken for writer in each.numbered.writers]
         pages = [each for each in taken if not each.removal]
         removals = [Removal(int.from_bytes(each.id.removeprefix(REMOVAL)), each.key) for each in taken if each.removal]
-        try:
+
+        def bring_to_end() -> None:
             if pages:
                 self._write_again(nonce, pages, writers)
+                pages.clear()
             if removals:
                 self._remover.erase(nonce, removals, writers)
-        except TakenOver:
-            return  # by somebody else who looks after it
+
+        with suppress(TakenOver):  # by somebody else who looks after it
+            self._keeper.steadily(bring_to_end)
 
     def _write_again(self, nonce: int, pages: Sequence[Taken], writers: Sequence[int]) -> None:
         written, answers = [], {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from simhash.index.cluster.claims import Claims
-from simhash.index.cluster.nodes import Nodes
-from simhash.index.cluster.placement import Placement
+from simhash.index.cluster.keeping import Keeper
+from simhash.index.cluster.nodes import Nodes, translated_on_cluster
+from simhash.index.cluster.placement import Placement, claim_tag
 from simhash.index.cluster.reading import Reader
 from simhash.index.interface import IndexSpec, Partition
 from simhash.index.layout import Layout
+from simhash.index.safekeeping import Durability, Safekeeping
 
 
 @dataclass(frozen=True)
@@ -29,20 +31,35 @@ class Inside:
     placement: Placement
     claims: Claims
     reader: Reader
+    keeper: Keeper
 
     @classmethod
     def of(
-        cls, nodes: Nodes, name: str, spec: IndexSpec, generation: str, clock: Callable[[], int] | None = None
+        cls,
+        nodes: Nodes,
+        name: str,
+        spec: IndexSpec,
+        generation: str,
+        clock: Callable[[], int] | None = None,
+        durability: Durability = Durability(),
     ) -> Self:
         """All parts of the index called `name`.
 
         Args:
             clock: milliseconds since the epoch; None: that of the claim slot's server.
+            durability: what must hold of the servers before a verdict counts.
         """
         layout = Layout(name, spec)
         placement = Placement(name, spec, layout)
-        claims = Claims(nodes.claims, name, generation, placement, layout, clock)
-        return cls(nodes, name, generation, layout, placement, claims, Reader(nodes, placement, layout))
+        safekeeping = Safekeeping(nodes.client, f"{claim_tag(name)}:meta", replace(durability, replicas=0))
+
+        def history() -> str:
+            with translated_on_cluster():
+                return safekeeping.expected()
+
+        claims = Claims(nodes.claims, name, generation, placement, layout, nodes.ledger, history, clock)
+        keeper = Keeper(nodes, placement, claims, safekeeping, durability)
+        return cls(nodes, name, generation, layout, placement, claims, Reader(nodes, placement, layout), keeper)
 
     def journals(self) -> dict[Partition, str]:
         """The key of the journal of every partition that the index has seen."""

@@ -7,26 +7,22 @@ the plan out once more, with its former writers barred: a stretch is stored whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from simhash.errors import IndexMismatch
-from simhash.index.cluster.claims import nonces
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.nodes import Nodes, TakenOver
 from simhash.index.cluster.opening import check_cluster, new_fields
 from simhash.index.cluster.operations import OnCluster
-from simhash.index.cluster.placement import Operation, claim_tag
+from simhash.index.cluster.placement import Operation
 from simhash.index.interface import Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES
 from simhash.index.operations import Gap, Step
 from simhash.index.rows import IndexRow, RecordRow
 from simhash.index.transfer import entry_of, name_of_import, refuse_journals, resumes, spec_in
-
-LOADING = resources.files("simhash.index.cluster").joinpath("loading.lua").read_text(encoding="utf-8")
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -53,24 +49,22 @@ class ClusterStore(OnCluster):
 
     def __init__(self, inside: Inside) -> None:
         super().__init__(inside)
-        tag = claim_tag(inside.name)
         self._nodes = inside.nodes
-        self._keys = [inside.claims.meta, f"{tag}:gone", f"{tag}:loading"]
-        self._nonce, former, plan = self._run("take")
-        self._nodes.bar(inside.placement, self._nonce, nonces(former))
+        self._nonce, former, plan = inside.claims.fill()
+        self._steadily(lambda: self._nodes.bar(inside.placement, self._nonce, former))
         if plan:
             self._carry_out(msgspec.msgpack.decode(plan, type=Plan))
         self.stored = self._number("seq")
 
     def begin(self, seq: int) -> None:
         """See `Store.begin`."""
-        self._call("begin", seq)
+        self._steadily(lambda: self._inside.claims.fill_from(self._nonce, seq))
 
     def store(self, steps: Sequence[Step]) -> None:
         """See `Store.store`."""
         before = self._number("seq")
         plan = self._planned(before, steps)
-        self._call("plan", before, msgspec.msgpack.encode(plan))
+        self._steadily(lambda: self._inside.claims.plan(self._nonce, before, msgspec.msgpack.encode(plan)))
         self._carry_out(plan)
 
     def set_mark(self, partition: Partition, offset: int) -> None:
@@ -83,7 +77,7 @@ class ClusterStore(OnCluster):
 
     def give_out(self, seq: int) -> None:
         """See `Store.give_out`."""
-        self._call("begin", seq + 1)
+        self.begin(seq + 1)
 
     def believe_earlier(self, before_ms: int, seq: int) -> None:
         """See `Store.believe_earlier`."""
@@ -91,7 +85,7 @@ class ClusterStore(OnCluster):
 
     def release(self, generation: str) -> int:
         """See `Store.release`."""
-        self._call("release", generation)
+        self._steadily(lambda: self._inside.claims.release(self._nonce, generation))
         return self._number("documents")
 
     def _planned(self, seq: int, steps: Iterable[Step]) -> Plan:
@@ -123,9 +117,13 @@ class ClusterStore(OnCluster):
         written = [operation for row in plan.rows if row.seq not in passed for operation in self._insertion(row)]
         for each in plan.passed:
             written += self._inside.placement.removal_of_record(each.key, each.seq)
-        if written:
-            self._nodes.write(self._inside.placement, written, self._nonce, [])
-        self._call("done", plan.last, len(plan.rows) - len(passed), *plan.gaps, *passed)
+
+        def carry_out() -> None:
+            if written:
+                self._nodes.write(self._inside.placement, written, self._nonce, [])
+            self._inside.claims.planned(self._nonce, plan.last, len(plan.rows) - len(passed), [*plan.gaps, *passed])
+
+        self._steadily(carry_out)
 
     def _insertion(self, row: RecordRow) -> list[Operation]:
         entry = entry_of(row)
@@ -136,12 +134,9 @@ class ClusterStore(OnCluster):
     def _number(self, field: str) -> int:
         return int(self._nodes.field(self._inside.claims.meta, field) or 0)
 
-    def _call(self, command: str, *arguments: bytes | str | int) -> Any:
-        return self._run(command, self._nonce, *arguments)
-
-    def _run(self, command: str, *arguments: bytes | str | int) -> Any:
+    def _steadily(self, action: Callable[[], None]) -> None:
         try:
-            return self._nodes.script(LOADING, self._keys, [self._inside.generation, command, *arguments])
+            self._inside.keeper.steadily(action)
         except TakenOver as error:
             raise IndexMismatch("another program fills this index now") from error
 

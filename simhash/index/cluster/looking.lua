@@ -10,6 +10,26 @@ function commands.list()
   return found
 end
 
+-- The groups, as they are known here.
+function commands.groups() return groups() end
+
+-- ARGV[4..] groups that were looked at: number, what was known of it, what holds from now on. Returns 1; 0: something else
+-- is known by now, and nothing was changed.
+function commands.settle()
+  local known, changed = groups(), {}
+  for n = 4, #ARGV do
+    local group = byte(ARGV[n])
+    if known == '' then known = string.rep('\0', GROUP * unpack_struct('>I2', ARGV[n], 2 + 2 * GROUP)) end
+    if in_group(known, group, 1, GROUP) ~= sub(ARGV[n], 2, 1 + GROUP) then return 0 end
+    changed[group] = sub(ARGV[n], 2 + GROUP, 1 + 2 * GROUP)
+  end
+  write_groups(known, changed)
+  return 1
+end
+
+-- Write something: replicas that have it have all that was written before.
+function commands.touch() return new_nonce() end
+
 -- ARGV[4..] seqs. Returns those whose records must be there in full: numbered, not gone, and under no claim.
 function commands.standing()
   local claimed, found, all = {}, {}, call('HVALS', claims_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -9,17 +10,17 @@ from itertools import groupby
 from typing import Any
 
 import redis
-from redis.exceptions import AskError, ClusterError, NoScriptError, RedisClusterException, TryAgainError
+from redis.exceptions import AskError, ClusterError, MovedError, NoScriptError, RedisClusterException, TryAgainError
 
-from simhash.errors import IndexFault, IndexMisconfigured, IndexUnreachable
+from simhash.errors import IndexFault, IndexMisconfigured, IndexServerChanged, IndexUnreachable
+from simhash.index.cluster.ledger import SERVER_BYTES, Kept, Ledger
 from simhash.index.cluster.placement import GROUPS, Operation, Placement
 from simhash.index.faults import translated
 from simhash.index.layout import literal
 
 _FOLDER = resources.files("simhash.index.cluster")
-CLAIMS = "\n".join(
-    _FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("claims", "taking", "looking")
-)
+PARTS = ("claims", "taking", "filling", "looking")
+CLAIMS = "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in PARTS)
 GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
 _HASHES = """
 local found = {}
@@ -31,10 +32,15 @@ SCANNED_AT_ONCE = 500
 _PASSING = (ClusterError, TryAgainError, AskError)
 """A cluster that is being formed, fails over or moves slots: later it answers."""
 _TAKEN_OVER = ("TAKEN", "BARRED")
+_UNSETTLED = "UNSETTLED"
 
 
 class TakenOver(Exception):
     """Another worker has taken over what this one was at: what was written so far is its to finish."""
+
+
+class Unsettled(IndexServerChanged):
+    """A group has another server than the claim slot says, or lacks calls: it must be looked at (`Keeper.settle`)."""
 
 
 class Nodes:
@@ -45,7 +51,13 @@ class Nodes:
 
     def __init__(self, client: redis.RedisCluster) -> None:
         self._client: Any = client  # its types say "bytes or str" of every answer; ours are all bytes
+        self.ledger = Ledger()
         self._shas: dict[str, str] = {}
+
+    @property
+    def client(self) -> Any:
+        """The connection itself."""
+        return self._client
 
     def claims(self, keys: Sequence[str], arguments: Sequence[bytes | str | int]) -> Any:
         """Call claims.lua."""
@@ -70,8 +82,70 @@ class Nodes:
     def bar(self, placement: Placement, nonce: int, barred: Sequence[int]) -> None:
         """Bar former holders from all groups."""
         bars = _bars(nonce, barred)
-        if bars:
-            self._each([[self._sha(GROUP), 1, placement.barred(g), str(nonce), bars] for g in range(GROUPS)])
+        if not bars:
+            return
+        calls = [self._call(placement, group, [], str(nonce), bars, []) for group in range(GROUPS)]
+        for group, (count,) in enumerate(self._each(calls)):
+            self.ledger.wrote(group, count)
+
+    def look(self, placement: Placement, kept: Sequence[Kept]) -> list[Kept]:
+        """What each group's server and count are now; one that has another server than before is written to."""
+        sha = self._sha(GROUP)
+        calls = [[sha, 1, placement.written(g), "?", "", k.calls, k.server.hex()] for g, k in enumerate(kept)]
+        return [Kept(bytes.fromhex(server.decode()), count) for server, count in self._each(calls)]
+
+    def servers(self) -> set[bytes]:
+        """How the replication ids of all primaries begin."""
+        with translated_on_cluster():
+            found = [self._client.info("replication", target_nodes=node) for node in self._client.get_primaries()]
+        return {bytes.fromhex(each["master_replid"])[:SERVER_BYTES] for each in found}
+
+    def place(self, key: str) -> str:
+        """The address of the primary that has a key."""
+        name: str = self._client.get_node_from_key(key).name
+        return name
+
+    def acknowledged(
+        self, placement: Placement, claims: tuple[Sequence[str], Sequence[object]], wanted: int, wait_ms: int
+    ) -> int:
+        """How many replicas, of each primary at least, have all that was written to it so far, within the time.
+
+        A primary is written to, if it still is the server that it was, and WAIT follows on the same connection.
+
+        Args:
+            claims: keys and arguments of a call to the claim slot that writes.
+            wanted: more are not waited for.
+        """
+        keys, arguments = claims
+        calls: dict[str, tuple[Any, list[object]]] = {}
+        for group in range(GROUPS):
+            key, kept = placement.written(group), self.ledger.expected(group)
+            node = self._client.get_node_from_key(key)
+            calls.setdefault(node.name, (node, [self._sha(GROUP), 1, key, "!", "", kept.calls, kept.server.hex()]))
+        slot = self._client.get_node_from_key(keys[0])
+        end = time.monotonic() + wait_ms / 1000
+        found = []
+        for node, call in [(slot, [self._sha(CLAIMS), len(keys), *keys, *arguments]), *calls.values()]:
+            left = max(1, int(1000 * (end - time.monotonic())))
+            found.append(self._touched(node, call, wanted, left))
+        return min(found)
+
+    def _touched(self, node: Any, call: Sequence[object], wanted: int, wait_ms: int) -> int:
+        with translated_on_cluster():
+            for _ in range(2):
+                pipe = self._client.get_redis_connection(node).pipeline(transaction=False)
+                pipe.execute_command("EVALSHA", *call)
+                pipe.execute_command("WAIT", wanted, wait_ms)
+                refused, acknowledged = pipe.execute(raise_on_error=False)
+                if not isinstance(refused, NoScriptError):
+                    break
+                self._load_again()
+            if isinstance(refused, MovedError):
+                self._client.nodes_manager.initialize()
+            for answer in (refused, acknowledged):
+                if isinstance(answer, Exception):
+                    raise answer
+            return int(acknowledged)
 
     def field(self, key: str, field: str | bytes) -> bytes | None:
         """A field of a hash."""
@@ -146,16 +220,27 @@ class Nodes:
     def _grouped(self, placement: Placement, operations: Sequence[Operation], nonce: str, bars: bytes) -> list[Any]:
         """One call a group; results in the order of the operations."""
         order = sorted(range(len(operations)), key=lambda n: operations[n].spot.group)
-        groups = [list(part) for _, part in groupby(order, key=lambda n: operations[n].spot.group)]
-        sha, calls = self._sha(GROUP), []
-        for part in groups:
-            keys = [placement.barred(operations[part[0]].spot.group), *(operations[n].spot.key for n in part)]
-            calls.append([sha, len(keys), *keys, nonce, bars, *(operations[n].argument for n in part)])
+        groups = [(group, list(part)) for group, part in groupby(order, key=lambda n: operations[n].spot.group)]
+        calls = []
+        for group, part in groups:
+            keys, arguments = [operations[n].spot.key for n in part], [operations[n].argument for n in part]
+            calls.append(self._call(placement, group, keys, nonce, bars, arguments))
         results: list[Any] = [None] * len(operations)
-        for part, found in zip(groups, self._each(calls), strict=True):
+        for (group, part), found in zip(groups, self._each(calls), strict=True):
+            if nonce:
+                self.ledger.wrote(group, found.pop())
             for n, result in zip(part, found, strict=True):
                 results[n] = result
         return results
+
+    def _call(
+        self, placement: Placement, group: int, keys: Sequence[str], nonce: str, bars: bytes, arguments: Sequence[bytes]
+    ) -> list[Any]:
+        """A call of group.lua."""
+        kept = self.ledger.expected(group)
+        all_keys = [placement.barred(group), placement.written(group), *keys]
+        server = kept.server.hex() if nonce else ""
+        return [self._sha(GROUP), len(all_keys), *all_keys, nonce, bars, kept.calls, server, *arguments]
 
     def _sha(self, script: str) -> str:
         if script not in self._shas:
@@ -212,4 +297,6 @@ def translated_on_cluster() -> Iterator[None]:
             raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error.__cause__}") from error
         if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_TAKEN_OVER):
             raise TakenOver(str(error.__cause__)) from error
+        if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_UNSETTLED):
+            raise Unsettled(f"a primary of the Redis Cluster has changed: {error.__cause__}") from error
         raise

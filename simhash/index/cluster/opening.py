@@ -13,6 +13,7 @@ from simhash.index.cluster.nodes import Nodes, translated_on_cluster
 from simhash.index.cluster.placement import claim_tag
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
+from simhash.index.safekeeping import Durability
 from simhash.index.specs import fields_of, refuse_differences, spec_of
 
 _CREATE = """
@@ -30,6 +31,7 @@ def open_cluster_index(
     retention: Retention = Retention(),
     clock: Callable[[], int] | None = None,
     adopt_design: bool = True,
+    durability: Durability = Durability(),
 ) -> ClusterIndex:
     """Open the index called `name`, creating it when there is none; as `simhash.index.redis.open_index`.
 
@@ -43,7 +45,9 @@ def open_cluster_index(
     stored = _meta(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
     found = spec_of(stored, name)
     refuse_differences(name, found, spec, adopt_design)
-    return ClusterIndex(Nodes(client), name, found, stored["generation"], retention, clock)
+    index = ClusterIndex(Nodes(client), name, found, stored["generation"], retention, clock, durability)
+    index.inside.keeper.begin()
+    return index
 
 
 def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterIndex:

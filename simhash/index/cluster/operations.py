@@ -26,7 +26,9 @@ class OnCluster:
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
-        self._remover = Remover(inside.nodes, inside.placement, inside.claims, inside.reader, Retention())
+        self._remover = Remover(
+            inside.nodes, inside.placement, inside.claims, inside.reader, inside.keeper, Retention()
+        )
         self.layout: Layout = inside.layout
 
     def under(self, fingerprint: int | None, digest: str, urls: Collection[str]) -> list[Found]:

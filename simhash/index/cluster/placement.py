@@ -8,6 +8,7 @@
     {ns:<g>}:x:<top b bits, hex>         HASH  tagged digest -> record, for pages without a fingerprint
     {ns:<g>}:log:<seq / 128>             HASH  seq -> time and fingerprint or digest, for retention
     {ns:<g>}:barred                      ZSET  nonces that may not write in this group any more
+    {ns:<g>}:written                     STRING  how many calls have written in this group
 
 Buckets are dealt out to `GROUPS` groups by a hash of their names. A group is one hash tag, so one slot, so one script
 call for all that a batch reads or writes there; the tags are chosen such that the groups lie evenly over the slots. The
@@ -119,6 +120,10 @@ class Placement:
     def barred(self, group: int) -> str:
         """The key of the nonces that may not write in a group."""
         return f"{{{self.tags[group]}}}:barred"
+
+    def written(self, group: int) -> str:
+        """The key of how many calls have written in a group."""
+        return f"{{{self.tags[group]}}}:written"
 
     # Reading -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from simhash.errors import IndexBusy
 from simhash.index.cluster.claims import Claims, Removal, Window
 from simhash.index.cluster.judging import Stored
+from simhash.index.cluster.keeping import Keeper
 from simhash.index.cluster.nodes import Nodes, TakenOver
 from simhash.index.cluster.placement import Operation, Placement, is_digest
 from simhash.index.cluster.reading import Reader
@@ -29,12 +30,19 @@ class Remover:
     """
 
     def __init__(
-        self, nodes: Nodes, placement: Placement, claims: Claims, reader: Reader, retention: Retention
+        self,
+        nodes: Nodes,
+        placement: Placement,
+        claims: Claims,
+        reader: Reader,
+        keeper: Keeper,
+        retention: Retention,
     ) -> None:
         self._nodes = nodes
         self._placement = placement
         self._claims = claims
         self._reader = reader
+        self._keeper = keeper
         self._retention = retention
         self._nothing_expires_before = 0
 
@@ -109,7 +117,8 @@ class Remover:
         if not chosen:
             return 0, window
         try:
-            after = self.erase(nonce, [r for r, _ in chosen], [w for _, former in chosen for w in former])
+            writers = [w for _, former in chosen for w in former]
+            after = self._keeper.steadily(lambda: self.erase(nonce, [r for r, _ in chosen], writers))
         except TakenOver:
             return 0, window
         return len(chosen), after

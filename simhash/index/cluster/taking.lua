@@ -2,14 +2,14 @@
 
 -- ARGV[4] what to take beside claims of the journals given: letters 'r', removals; 'o', pages of no journal
 -- ARGV[5..] ids to take. Held claims are dropped; the others change hands and are returned:
--- nonce, then for each its id, state, journal, fingerprint (or tagged digest) and what is in `resumed`.
+-- nonce, the groups, then for each its id, state, journal, fingerprint (or tagged digest) and what is in `resumed`.
 function commands.recover()
   local removals, others = string.find(ARGV[4], 'r'), string.find(ARGV[4], 'o')
   local ids, journals = {}, {}
   for n = 5, #ARGV do ids[ARGV[n]] = true end
   for n = FIRST_JOURNAL, #KEYS do journals[KEYS[n]] = true end
   local nonce = new_nonce()
-  local taken, all = {nonce}, call('HGETALL', claims_key)
+  local taken, all = {nonce, groups()}, call('HGETALL', claims_key)
   for n = 1, #all, 2 do
     local id, own = all[n], cmsgpack.unpack(all[n + 1])
     local removal = own[STATE] == 'removal'
@@ -25,11 +25,11 @@ function commands.recover()
   return taken
 end
 
--- ARGV[4..] what is to be removed: seq 6, the key by which it meets, fingerprint or tagged digest. Returns nonce, then one reply
+-- ARGV[4..] what is to be removed: seq 6, the key by which it meets, fingerprint or tagged digest. Returns nonce, the groups, then one reply
 -- each: 'r' and former writers (6 bytes each): go on; 'g': gone already; 'b': in the way of a page that is being judged.
 function commands.retire()
   local nonce = new_nonce()
-  local replies = {nonce}
+  local replies = {nonce, groups()}
   for n = 4, #ARGV do
     local gone, key = unpack_struct('>I6', ARGV[n]), sub(ARGV[n], 7, 6 + KEY)
     local id = 'removal of' .. pack('>I6', gone)
@@ -62,13 +62,15 @@ function commands.retire()
   return replies
 end
 
--- ARGV[4] nonce   ARGV[5..] seq (6 bytes) of what has been removed. Those that are the oldest move `first` on.
+-- ARGV[4] nonce   ARGV[5] what was written (see `untallied`)   ARGV[6..] seq (6 bytes) of what has been removed. Those that are the oldest move `first` on.
 function commands.retired()
   local nonce = tonumber(ARGV[4])
-  for n = 5, #ARGV do
+  for n = 6, #ARGV do
     if not holds(nonce, 'removal of' .. ARGV[n]) then return redis.error_reply(TAKEN) end
   end
-  for n = 5, #ARGV do
+  local refused = untallied(ARGV[5])
+  if refused then return refused end
+  for n = 6, #ARGV do
     local id, gone = 'removal of' .. ARGV[n], unpack_struct('>I6', ARGV[n])
     drop(id, load(id))
     documents = documents - 1

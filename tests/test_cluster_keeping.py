@@ -1,0 +1,252 @@
+"""What a primary of a cluster has lost is noticed, whichever it is; what was merely moved or restarted is not."""
+
+import shutil
+from contextlib import ExitStack, suppress
+from random import Random
+
+import pytest
+import redis
+
+from simhash.errors import IndexLost, IndexUnreachable, IndexUnreplicated
+from simhash.index import Unique
+from simhash.index.cluster import ClusterIndex, open_cluster_index
+from simhash.index.cluster.checking import check
+from simhash.index.cluster.nodes import Nodes
+from simhash.index.cluster.placement import LOG_SEGMENT, Operation, group_tags
+from simhash.index.safekeeping import Durability
+from simhash.tables import design
+from tests.crowded_cluster import move_slot
+from tests.pages import crowd, relation
+from tests.servers import running_cluster, running_replica
+from tests.stream import until
+
+RULE = relation(design("4"))
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """A cluster of its own: its primaries are restarted and flushed."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def client(nodes):
+    with redis.RedisCluster.from_url(nodes[0].url, socket_timeout=5) as connection:
+        yield connection
+
+
+def opened(client, name, **durability):
+    return open_cluster_index(client, name, {}, RULE, 1000, durability=Durability(**durability))
+
+
+def judged(index, first, count=30):
+    """Decisions on pages of which some are new."""
+    return [answer.decision for answer in index.check_and_insert(crowd(count, Random(first), first=first), {})]
+
+
+def role_of(nodes, client, name, role):
+    """The primary of the claim slot, or another one."""
+    port = client.get_node_from_key(f"{{{name}:claim}}").port
+    return next(node for node in nodes if (node.port == port) is (role == "claims"))
+
+
+def whole_again(nodes):
+    until(lambda: all(state(node) == "ok" for node in nodes), "a whole cluster")
+
+
+def state(node):
+    with redis.Redis.from_url(node.url) as client:
+        return client.execute_command("CLUSTER INFO")["cluster_state"]
+
+
+def looked_after(index, receipt, action):
+    """What the worker's loop does: hold the receipt against the index, and try again."""
+
+    def attempt():
+        try:
+            index.present([receipt])
+            return [action()]
+        except IndexUnreachable:
+            return []
+
+    return until(attempt, "an answer")[0]
+
+
+@pytest.mark.parametrize("role", ["claims", "data"])
+def test_a_restart_that_lost_nothing_goes_on(nodes, client, name, role):
+    index = opened(client, name)
+    before = judged(index, 0)
+    receipt = index.receipt()
+    role_of(nodes, client, name, role).restart()
+    whole_again(nodes)
+    assert looked_after(index, receipt, lambda: judged(index, 0)) == before
+    assert judged(index, 100)
+    opened(client, name).present([receipt, index.receipt()])
+    assert check(index.inside, lambda _: None).violations == []
+
+
+@pytest.mark.parametrize("role", ["claims", "data"])
+@pytest.mark.parametrize("loss", ["flushed", "older"])
+def test_a_primary_that_lost_something_stops_everyone(nodes, client, name, role, loss, tmp_path):
+    """Also who only reads there, and whoever comes later."""
+    index = opened(client, name)
+    judged(index, 0)
+    node = role_of(nodes, client, name, role)
+    data = node.directory / "redis-data"
+    shutil.copytree(data, tmp_path / "older")
+    judged(index, 100)
+    receipt = index.receipt()
+    if loss == "older":
+        node.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "older", data)
+        node.start()
+        whole_again(nodes)
+    else:
+        redis.Redis.from_url(node.url).flushall()
+    with pytest.raises(IndexLost, match="simhash-dedup rebuild"):
+        looked_after(index, receipt, lambda: judged(index, 200))
+    if loss == "older" or role == "data":
+        with pytest.raises(IndexLost, match="simhash-dedup rebuild"):
+            looked_after(opened(client, name), receipt, lambda: judged(index, 300))
+        index.accept()
+        assert looked_after(index, receipt, lambda: judged(index, 300))
+
+
+def test_a_loss_that_others_write_over_is_noticed(nodes, client, name, tmp_path):
+    """A worker that began before the loss is refused by the restored server: it can not make its count look whole."""
+    slow, fast = opened(client, name), opened(client, name)
+    judged(slow, 0)
+    node = role_of(nodes, client, name, "data")
+    data = node.directory / "redis-data"
+    shutil.copytree(data, tmp_path / "older")
+    known = slow.inside.claims.groups()
+    judged(fast, 100)
+    node.kill()
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "older", data)
+    node.start()
+    whole_again(nodes)
+    placement = slow.inside.placement
+    group = next(g for g in range(64) if client.get_node_from_key(placement.written(g)).port == node.port)
+    slow.inside.nodes.ledger.learn(b"".join(kept.packed for kept in known))
+    with pytest.raises(IndexUnreachable, match="another server has this group now"):
+        slow.inside.nodes.write(placement, [operation_in(placement, group)], 10**6, [])
+    with pytest.raises(IndexLost, match="lacks parts of pages"):
+        judged(slow, 200)
+
+
+def operation_in(placement, group):
+    """Something to write in a group."""
+    spots = (placement.logged(number * LOG_SEGMENT).spot for number in range(10_000))
+    return Operation(next(spot for spot in spots if spot.group == group), b"u123456")
+
+
+def test_work_whose_primary_was_exchanged_before_its_end_is_written_once_more(nodes, client, name):
+    """Its writes are not finished by the claim slot, which has another server for their groups by then."""
+
+    class Restarting(Nodes):
+        left = 1
+
+        def write(self, *arguments):
+            written = super().write(*arguments)
+            if self.left:
+                self.left -= 1
+                role_of(nodes, client, name, "data").restart()
+                whole_again(nodes)
+                opened(redis.RedisCluster.from_url(nodes[0].url), name).present([])
+            return written
+
+    opened(client, name)
+    made = opened(client, name)
+    index = ClusterIndex(Restarting(client), name, made.spec, made.generation)
+    assert isinstance(looked_after(index, "", lambda: judged(index, 0))[0], Unique)
+    assert check(made.inside, lambda _: None).violations == []
+    assert made.claims() == []
+
+
+@pytest.mark.parametrize("verify_changes", [True, False])
+def test_a_slot_that_was_moved_raises_no_alarm(nodes, client, name, verify_changes):
+    """Neither the claim slot's nor a group's, not even where no change of a server is trusted."""
+    index = opened(client, name, verify_changes=verify_changes)
+    before = judged(index, 0)
+    receipt = index.receipt()
+    for tag in (f"{name}:claim", *group_tags(name)[::20]):
+        move_slot(client, client.keyslot(f"{{{tag}}}"), Random(tag))
+    assert looked_after(index, receipt, lambda: judged(index, 0)) == before
+    assert judged(index, 100)
+    opened(client, name, verify_changes=verify_changes).present([receipt, index.receipt()])
+    assert check(index.inside, lambda _: None).violations == []
+
+
+def test_a_restart_stops_where_no_change_is_trusted(nodes, client, name):
+    index = opened(client, name, verify_changes=False)
+    judged(index, 0)
+    role_of(nodes, client, name, "data").restart()
+    whole_again(nodes)
+    with pytest.raises(IndexLost, match="on_server_change is stop"):
+        looked_after(index, index.receipt(), lambda: judged(index, 100))
+    index.accept()
+    assert looked_after(index, index.receipt(), lambda: judged(index, 100))
+
+
+@pytest.fixture
+def replicas(nodes, tmp_path):
+    """A replica of each primary, in step."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(running_replica(node, tmp_path / f"of-{node.port}")) for node in nodes]
+        until(lambda: all(replicas_in_step(node) for node in nodes), "replicas in step")
+        yield dict(zip((node.port for node in nodes), started, strict=True))
+
+
+def replicas_in_step(node):
+    with redis.Redis.from_url(node.url) as client:
+        info = client.info("replication")
+    return info["connected_slaves"] == 1 and info["slave0"]["state"] == "online"
+
+
+@pytest.mark.parametrize("role", ["claims", "data"])
+def test_a_batch_counts_when_a_replica_of_each_primary_has_it(nodes, client, name, replicas, role):
+    """Also one whose pages were all answered before: its writes may be those that are not acknowledged yet."""
+    index = opened(client, name, replicas=1, wait_ms=200)
+    before = judged(index, 0)
+    until(lambda: acknowledged(index), "all replicas")
+    hanging = replicas[role_of(nodes, client, name, role).port]
+    hanging.pause()
+    try:
+        judged(index, 100)
+        for first in (100, 0):
+            with pytest.raises(IndexUnreplicated, match=r"0 of 1 replicas \(wait_replicas\) of a primary"):
+                index.replicated()
+            judged(index, first)
+    finally:
+        hanging.resume()
+    assert judged(index, 0) == before
+    until(lambda: acknowledged(index), "the replica that hung")
+
+
+def acknowledged(index):
+    with suppress(IndexUnreplicated):
+        index.replicated()
+        return True
+    return False
+
+
+def test_a_primary_that_was_exchanged_since_the_batch_acknowledges_nothing(nodes, client, name):
+    index = opened(client, name, replicas=1, wait_ms=50)
+    judged(index, 0)
+    role_of(nodes, client, name, "data").restart()
+    whole_again(nodes)
+    with pytest.raises(IndexUnreplicated, match="nobody can say"):
+        until(lambda: answered(index.replicated), "an answer of the new server")
+
+
+def answered(action):
+    try:
+        action()
+    except IndexUnreplicated:
+        raise
+    except IndexUnreachable:
+        return False
+    return True
