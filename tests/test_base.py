@@ -9,7 +9,6 @@ from simhash.compressed import Batch, Effort, Holding, Plan, build
 from simhash.compressed.reading import verifier_bytes
 from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Duplicate, Partition, Position, Record, Relation, Unique
-from simhash.index.redis import open_index
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.pages import crowd
@@ -46,8 +45,8 @@ def placed(tmp_path, pages, name="first"):
     return link
 
 
-def index_of(client, name, rule=RULE):
-    return open_index(client, name, PROFILE, rule, 1000)
+def index_of(backend, name, rule=RULE):
+    return backend.open(name, rule, profile=PROFILE)
 
 
 @pytest.fixture
@@ -82,9 +81,9 @@ def named(answers):
     return [a.decision.match.url if isinstance(a.decision, Duplicate) else None for a in answers]
 
 
-def test_pages_are_judged_by_base_and_index_as_by_one(client, name, tmp_path, pages):
+def test_pages_are_judged_by_base_and_index_as_by_one(backend, name, tmp_path, pages):
     old, new = pages[:120], pages[120:]
-    index = index_of(client, name)
+    index = index_of(backend, name)
     index.judge_beside(TableBase(placed(tmp_path, old), PROFILE, RULE))
     wanted = expected(old, new)
     assert sum(url in {p.url for p in old} for url in wanted) >= 20, "matches in the base"
@@ -99,9 +98,9 @@ def test_pages_are_judged_by_base_and_index_as_by_one(client, name, tmp_path, pa
     assert index.documents() == sum(url is None for url in wanted), "only what is new lies in the index"
 
 
-def test_a_page_of_the_base_that_comes_again_keeps_its_verdict(client, name, tmp_path, pages):
+def test_a_page_of_the_base_that_comes_again_keeps_its_verdict(backend, name, tmp_path, pages):
     """After an announced rewind: itself is no duplicate of itself."""
-    index = index_of(client, name)
+    index = index_of(backend, name)
     unique = [page for page, url in zip(pages, expected([], pages), strict=True) if url is None]
     index.judge_beside(TableBase(placed(tmp_path, unique), PROFILE, RULE))
     answers = index.check_and_insert(unique, {})
@@ -109,9 +108,9 @@ def test_a_page_of_the_base_that_comes_again_keeps_its_verdict(client, name, tmp
     assert index.documents() == 0
 
 
-def test_a_replay_gets_its_first_decision_though_the_base_has_moved_on(client, name, tmp_path, pages, eager):
+def test_a_replay_gets_its_first_decision_though_the_base_has_moved_on(backend, name, tmp_path, pages, eager):
     old, new = pages[:120], pages[120:]
-    index = index_of(client, name)
+    index = index_of(backend, name)
     index.judge_beside(TableBase(placed(tmp_path, old[:60]), PROFILE, RULE))
     first = index.check_and_insert(new, {})
     placed(tmp_path, old, "second")
@@ -120,23 +119,24 @@ def test_a_replay_gets_its_first_decision_though_the_base_has_moved_on(client, n
     assert named(first) != expected(old, new), "the new base would answer otherwise"
 
 
-def test_a_page_that_was_unique_before_its_match_came_stays_unique(client, name, tmp_path, pages, eager):
+def test_a_page_that_was_unique_before_its_match_came_stays_unique(backend, name, tmp_path, pages, eager):
     """Also when its journal is gone: its own record says so."""
     old, new = pages[:120], pages[120:]
-    index = index_of(client, name)
+    index = index_of(backend, name)
     index.judge_beside(TableBase(placed(tmp_path, old[:1]), PROFILE, RULE))
     first = index.check_and_insert(new, {})
     index.check_and_insert([], {Partition("pages", 0): 240})
     index.rewind(Partition("pages", 0), 0)
-    client.hdel(f"{name}:j:pages:0", *[p.position.offset.to_bytes(6) for p in new])
+    journal = backend.meta(name).replace("meta", "j:pages:0")
+    backend.client.hdel(journal, *[p.position.offset.to_bytes(6) for p in new])
     placed(tmp_path, old, "second")
     again = index.check_and_insert(new, {})
     kept = [a.decision for a in first if isinstance(a.decision, Unique)]
     assert [a.decision for a, b in zip(again, first, strict=True) if isinstance(b.decision, Unique)] == kept
 
 
-def test_all_workers_judge_beside_one_base(client, name, tmp_path, pages, eager):
-    ours, theirs = index_of(client, name), index_of(client, name)
+def test_all_workers_judge_beside_one_base(backend, name, tmp_path, pages, eager):
+    ours, theirs = index_of(backend, name), index_of(backend, name)
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -151,14 +151,14 @@ def test_all_workers_judge_beside_one_base(client, name, tmp_path, pages, eager)
     assert named(theirs.check_and_insert(pages[110:120], {})) == wanted[10:]
 
 
-def test_a_worker_with_another_base_or_without_one_is_refused(client, name, tmp_path, pages):
-    index_of(client, name).judge_beside(TableBase(placed(tmp_path, pages[:50]), PROFILE, RULE))
+def test_a_worker_with_another_base_or_without_one_is_refused(backend, name, tmp_path, pages):
+    index_of(backend, name).judge_beside(TableBase(placed(tmp_path, pages[:50]), PROFILE, RULE))
     other = TableBase(built(tmp_path / "other", pages[:40]), PROFILE, RULE)
     with pytest.raises(IndexMismatch, match="index base"):
-        index_of(client, name).judge_beside(other)
+        index_of(backend, name).judge_beside(other)
     with pytest.raises(IndexMismatch, match="`base`"):
-        index_of(client, name).check_and_insert(pages[60:70], {})
-    index = index_of(client, name)
+        index_of(backend, name).check_and_insert(pages[60:70], {})
+    index = index_of(backend, name)
     index.announce_base(other.generation)
     index.judge_beside(other)
     assert named(index.check_and_insert(pages[60:70], {})) == expected(pages[:40], pages[60:70])

@@ -22,7 +22,7 @@ from tests.crowded_cluster import Crashed
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.test_cluster import held_up
 from worker.cli.main import commands
-from worker.errors import InputError, SettingsError
+from worker.errors import InputError
 from worker.verdict import SourceFields, Verdict, encode
 
 RULE = relation(design("10"), 12, bands=2)
@@ -343,5 +343,3 @@ def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, 
     assert run("claims", *flags).output == ""
     assert index.documents() == 1
     assert "1 pages removed, 0 left" in run("delete", entry(0, 7).url, *flags).output
-    with pytest.raises(SettingsError, match="knows no such command"):
-        run("base", *flags)

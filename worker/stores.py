@@ -165,32 +165,7 @@ def connected_index(
     Raises:
         SettingsError, IndexFault: see `simhash.index.redis.open_index`.
     """
-    relation = configured_relation(settings, profile)
-    if client is None and on_cluster(settings):
-        _refuse_on_cluster(settings)
-        return open_cluster_index(
-            connect_cluster(settings),
-            settings.index_name,
-            profile.recipe(),
-            relation,
-            settings.documents,
-            retention(settings),
-            adopt_design=settings.design == "auto",
-            durability=durability(settings),
-        )
-    client = client or connect(settings)
-    index = open_index(
-        client,
-        settings.index_name,
-        profile.recipe(),
-        relation,
-        settings.documents,
-        retention(settings),
-        adopt_design=settings.design == "auto",
-        durability=durability(settings),
-    )
-    for advice in encoding_advice(client):
-        log.warning("Redis: %s", advice)
+    index = _opened(settings, profile, client)
     if settings.base is not None:
         index.judge_beside(_base(settings.base, index))
     elif generation := index.base():
@@ -198,7 +173,20 @@ def connected_index(
     return index
 
 
-def _base(place: Path, index: RedisIndex) -> TableBase:
+def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) -> RedisIndex | ClusterIndex:
+    wanted = (settings.index_name, profile.recipe(), configured_relation(settings, profile), settings.documents)
+    kept, adopt, durable = retention(settings), settings.design == "auto", durability(settings)
+    if client is None and on_cluster(settings):
+        cluster = connect_cluster(settings)
+        return open_cluster_index(cluster, *wanted, kept, adopt_design=adopt, durability=durable)
+    client = client or connect(settings)
+    index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable)
+    for advice in encoding_advice(client):
+        log.warning("Redis: %s", advice)
+    return index
+
+
+def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:
     try:
         return TableBase(place, index.spec.profile, index.spec.relation)
     except TableFault as error:
@@ -230,12 +218,6 @@ def opened_store(settings: Settings, head: IndexRow) -> Store:
     if on_cluster(settings):
         return opened_on_cluster_for_import(connect_cluster(settings), settings.index_name, head)
     return opened_for_import(connect(settings), settings.index_name, head)
-
-
-def _refuse_on_cluster(settings: Settings) -> None:
-    """What an index on a cluster has not."""
-    if settings.base is not None:
-        raise SettingsError("base: not with a Redis Cluster")
 
 
 def on_cluster(settings: Settings) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from worker.base import TableBase
-from worker.cli.index import opened
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.stores import found_index
 
 
 @click.command()
@@ -30,7 +30,7 @@ def base(directory: Path | None, no_base: bool, config: Path | None, **flags: An
     """
     if directory and no_base:
         raise click.UsageError("give a DIRECTORY or --none, not both")
-    index = opened(settings_of(config, flags))
+    index = found_index(settings_of(config, flags))
     before = index.base() or "none"
     if directory is None and not no_base:
         click.echo(before)

@@ -16,18 +16,8 @@ from simhash.index.cluster import ClusterIndex
 from simhash.index.redis import RedisIndex
 from simhash.sketch import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.errors import SettingsError
-from worker.settings import Settings
 from worker.stores import found_index
 from worker.verdict import hexadecimal
-
-
-def opened(settings: Settings) -> RedisIndex:
-    """The index that the settings name, as it is, for what one on a cluster has not."""
-    found = found_index(settings)
-    if isinstance(found, ClusterIndex):
-        raise SettingsError("redis_url: an index on a Redis Cluster knows no such command")
-    return found
 
 
 @click.command()

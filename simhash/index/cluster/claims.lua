@@ -14,7 +14,8 @@
 -- KEYS[7..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
 --
 -- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  now in ms (-1: this server's clock), and behind a space the history that
--- the caller counts on (see ../script/history.lua; '': on none)   ARGV[4..]  see each command
+-- the caller counts on (see ../script/history.lua; '': on none), and for `claim` the base (see ../base.py)
+-- ARGV[4..]  see each command
 --
 -- A claim: state ('held', 'numbered' or 'removal'), writers (every nonce that may have written; the holder's is the
 -- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body. Keys by which pages meet are 9
@@ -28,9 +29,9 @@ local meta, claims_key, meet_key, gone_key, groups_key, loading = KEYS[1], KEYS[
 local FIRST_JOURNAL, ID, KEY = 7, 16, 9
 local STATE, WRITERS, JOURNAL, OFFSET, FINGERPRINT, VERIFIER, MEETING, SEQ, TIME, BODY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
-local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach', 'history')
+local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach', 'history', 'base')
 if head[1] ~= ARGV[1] then return redis.error_reply('GENERATION ' .. tostring(head[1])) end
-local asked_now, history = string.match(ARGV[3], '(%S+) ?(%S*)')
+local asked_now, history, base = string.match(ARGV[3], '(%S+) ?(%S*) ?(.*)')
 local server = 'master_replid:' .. sub(history, 14)
 if history ~= '' and not (head[8] == history and string.find(call('INFO', 'replication'), server, 1, true)) then
   return redis.error_reply('HISTORY')
@@ -279,6 +280,7 @@ end
 -- Returns nonce, now, seq, how many records there are (those that are still being written too), first, floor, the groups,
 -- then one reply a page.
 function commands.claim()
+  if base ~= (head[9] or '') then return redis.error_reply('BASE ' .. (head[9] or '')) end
   for i, committed in ipairs(cjson.decode(ARGV[4])) do move_mark(KEYS[FIRST_JOURNAL + i - 1], committed) end
   local pages = {}
   for n = 5, #ARGV do

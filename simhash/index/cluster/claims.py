@@ -177,6 +177,11 @@ class Claims:
         return self._keys[3]
 
     @property
+    def ledger(self) -> str:
+        """The key of what is known of the groups."""
+        return self._keys[4]
+
+    @property
     def small_hashes(self) -> list[str]:
         """The keys of the claims, and of where they meet."""
         return self._keys[1:3]
@@ -190,14 +195,18 @@ class Claims:
         """The journal of a partition."""
         return f"{self._journals}{partition.topic}:{partition.number}"
 
-    def claim(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> Claimed:
-        """Claim what is not journalled and in nobody's way; move the marks."""
+    def claim(self, entries: Sequence[Entry], committed: Mapping[Partition, int], base: str) -> Claimed:
+        """Claim what is not journalled and in nobody's way; move the marks.
+
+        Raises:
+            BaseMoved: the index is judged beside another base.
+        """
         partitions = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         numbers = {partition: number for number, partition in enumerate(partitions, start=1)}
         pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         offsets = _json.encode([committed.get(partition, -1) for partition in partitions])
         nonce, now, seq, stored, first, floor, groups, *replies = self._call(
-            "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions]
+            "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions], base=base
         )
         self._ledger.learn(groups)
         return Claimed(nonce, now, seq, stored, Window(first, floor), [_reply(reply) for reply in replies])
@@ -329,12 +338,12 @@ class Claims:
             return b""
         return (verifier >> (BAND_BITS * relation.bands)).to_bytes(relation.verifier_bits // 8)
 
-    def _call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = ()) -> Any:
-        return self._run([*self._keys, *journals], [*self._arguments(command), *arguments])
+    def _call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = (), base: str = "") -> Any:
+        return self._run([*self._keys, *journals], [*self._arguments(command, base), *arguments])
 
-    def _arguments(self, command: str) -> list[bytes | str | int]:
+    def _arguments(self, command: str, base: str = "") -> list[bytes | str | int]:
         history = "" if command in _LOOKING else self._history()
-        return [self._generation, command, f"{self._clock() if self._clock else -1} {history}"]
+        return [self._generation, command, f"{self._clock() if self._clock else -1} {history} {base}"]
 
 
 def _reply(reply: bytes) -> Reply:

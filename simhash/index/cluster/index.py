@@ -20,7 +20,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from simhash.errors import IndexBusy
+from simhash.errors import IndexBusy, IndexMismatch
+from simhash.index.base import FIELD as BASE_FIELD
+from simhash.index.base import NONE as NO_BASE
+from simhash.index.base import Base, Beside
 from simhash.index.cluster.claims import (
     REMOVAL,
     Busy,
@@ -34,12 +37,12 @@ from simhash.index.cluster.claims import (
 )
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
-from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled
+from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled, translated_on_cluster
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
+from simhash.index.faults import BaseMoved
 from simhash.index.interface import (
     Answer,
-    Duplicate,
     Entry,
     IndexSpec,
     Neighbour,
@@ -92,6 +95,7 @@ class ClusterIndex:
         self._keeper = self._inside.keeper
         self._remover = Remover(nodes, self._placement, self._claims, self._reader, self._keeper, retention)
         self._retention = retention
+        self._beside: Beside | None = None
         self._reading: frozenset[Partition] = frozenset()
 
     @property
@@ -121,6 +125,24 @@ class ClusterIndex:
         for at in range(0, max(len(entries), 1), MAX_CALL_PAGES):
             answers += self._answers(entries[at : at + MAX_CALL_PAGES], committed)
         return answers
+
+    def judge_beside(self, base: Base) -> None:
+        """Ask a base before the index, from now on; an index that has none yet takes it.
+
+        Raises:
+            IndexMismatch: the index is judged beside another.
+        """
+        with translated_on_cluster():
+            self._beside = Beside(self._nodes.client, self._claims.meta, base)
+            self._beside.begin()
+
+    def base(self) -> str:
+        """The generation of the base that the index is judged beside; "": none."""
+        return (self._nodes.field(self._claims.meta, BASE_FIELD) or b"").decode()
+
+    def announce_base(self, generation: str) -> None:
+        """Say beside which base the index is judged from now on ("": none). No worker may be running."""
+        self._nodes.set_field(self._claims.meta, BASE_FIELD, generation)
 
     def mark(self, partition: Partition) -> int | None:
         """See `Index.mark`."""
@@ -216,6 +238,9 @@ class ClusterIndex:
             except Unsettled:
                 self._keeper.settle()
                 continue
+            except BaseMoved as error:
+                self._follow(error)
+                continue
             if all(entry.observation in answers for entry in entries):
                 return [answers[entry.observation] for entry in entries]
             # Nothing is held any more: what could be judged is finished.
@@ -240,7 +265,8 @@ class ClusterIndex:
         self, entries: Sequence[Entry], committed: Mapping[Partition, int], answers: dict[bytes, Answer]
     ) -> bytes:
         """Answer all pages that nobody is in the way of; the last claim that was in the way of one, or nothing."""
-        claimed = self._claims.claim(entries, committed)
+        base, decided = self._decided(entries)
+        claimed = self._claims.claim(entries, committed, base)
         held: list[tuple[Entry, Numbered | None]] = []
         blocker, window = b"", claimed.window
         for entry, reply in zip(entries, claimed.replies, strict=True):
@@ -253,16 +279,22 @@ class ClusterIndex:
             elif reply == "claimed":
                 held.append((entry, None))
         if held:
-            found, window = self._settled(claimed, held)
+            found, window = self._settled(claimed, held, decided)
             answers |= {entry.observation: self._answer(found[entry.observation], entry) for entry, _ in held}
-        for answer in answers.values():
-            self._keeper.told(number_told(answer.decision))
+        self._tell({page: answer for page, answer in answers.items() if page not in decided})
         self._remover.expire(claimed.now_ms, window, EXPIRE_PER_PAGE * len(entries))
         return blocker
 
-    def _settled(self, claimed: Claimed, held: Held) -> tuple[dict[bytes, bytes], Window]:
-        """Read, number, write, finish: the answers to pages whose claims we hold."""
+    def _settled(
+        self, claimed: Claimed, held: Held, of_base: Mapping[bytes, bytes]
+    ) -> tuple[dict[bytes, bytes], Window]:
+        """Read, number, write, finish: the answers to pages whose claims we hold.
+
+        Args:
+            of_base: what the base answers for some of them; they are not stored, unless they are stored already.
+        """
         views, records = self._reader.views([entry for entry, _ in held])
+        answers: dict[bytes, bytes] = {}
         decided: dict[bytes, tuple[int, Own | Match | Fresh]] = {}
         fresh: list[Fresh] = []
         given = claimed.seq
@@ -273,6 +305,9 @@ class ClusterIndex:
             else:
                 horizon = self._horizon(claimed, given - claimed.seq)
                 found = judged(view, records, fresh, self.spec.relation, horizon)
+                if entry.observation in of_base and not isinstance(found, Own):
+                    answers[entry.observation] = of_base[entry.observation]
+                    continue
             if found is None:
                 given += 1
                 found = Fresh(entry, given)
@@ -280,7 +315,7 @@ class ClusterIndex:
                 fresh.append(found)
             decided[entry.observation] = view.compared, found
         self._store(claimed, held, fresh)
-        answers = {page: encoded(compared, found) for page, (compared, found) in decided.items()}
+        answers |= {page: encoded(compared, found) for page, (compared, found) in decided.items()}
         partitions = dict.fromkeys(entry.position.partition for entry, _ in held if entry.position)
         return answers, self._claims.finish(claimed.nonce, answers, [self._claims.journal(p) for p in partitions])
 
@@ -313,6 +348,32 @@ class ClusterIndex:
 
     def _answer(self, data: bytes, entry: Entry) -> Answer:
         return self._layout.answer(data, entry)
+
+    # A base --------------------------------------------------------------------------------------------------------
+
+    def _decided(self, entries: Sequence[Entry]) -> tuple[str, dict[bytes, bytes]]:
+        """The base's generation, and its answers to those pages that it knows."""
+        if self._beside is None:
+            return NO_BASE, {}
+        with translated_on_cluster():
+            base = self._beside.current()
+        found = zip(entries, base.decisions(entries), strict=True)
+        return base.generation, {e.observation: self._layout.answered(d, e) for e, d in found if d}
+
+    def _follow(self, error: BaseMoved) -> None:
+        """Another worker judges beside another base: do the same."""
+        if self._beside is None:
+            raise IndexMismatch(f"the index is judged beside base {error}: name it by the setting `base`") from error
+        with translated_on_cluster():
+            self._beside.follow()
+
+    def _tell(self, answers: Mapping[bytes, Answer]) -> None:
+        """Note the numbers that the index has given. A match's may be the base's, from the journal."""
+        for answer in answers.values():
+            if isinstance(answer.decision, Unique):
+                self._keeper.told(answer.decision.seq)
+            elif self._beside is None:
+                self._keeper.told(answer.decision.match.seq)
 
     # What others have left -----------------------------------------------------------------------------------------
 
@@ -349,11 +410,6 @@ def encoded(compared: int, found: Own | Match | Fresh) -> bytes:
     if isinstance(found, Match):
         return head + b"d" + bytes([found.distance]) + found.page.data
     return head + b"u" + found.seq.to_bytes(SEQ_BYTES)
-
-
-def number_told(decision: Unique | Duplicate) -> int:
-    """The number that a decision names."""
-    return decision.seq if isinstance(decision, Unique) else decision.match.seq
 
 
 def number_of(record: bytes) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from simhash.index.cluster.inside import Inside
-from simhash.index.cluster.placement import LOG_SEGMENT
+from simhash.index.cluster.placement import GROUPS, LOG_SEGMENT
 from simhash.index.interface import Record
 from simhash.index.statistics import AT_ONCE, Journal, Statistics, buckets, server, single
 
@@ -57,7 +57,8 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
             single("meta", [claims.meta], "hlen", look),
             single("claims", claims.small_hashes, "hlen", look),
             single("gone", [claims.gone], "zcard", look),
-            single("barred", [placement.barred(group) for group in range(len(placement.tags))], "zcard", look),
+            single("barred", [placement.barred(group) for group in range(GROUPS)], "zcard", look),
+            single("ledger", [claims.ledger, *(placement.written(group) for group in range(GROUPS))], "exists", look),
         ),
         journals=tuple(
             Journal(partition, None if mark is None else int(mark), len(own) - (mark is not None))
