@@ -1,23 +1,24 @@
 """What a primary of a cluster has lost is noticed, whichever it is; what was merely moved or restarted is not."""
 
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from random import Random
 
 import pytest
 import redis
 
-from simhash.errors import IndexLost, IndexUnreachable, IndexUnreplicated
+from deploy.local.ports import free_port
+from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable, IndexUnreplicated
 from simhash.index import Unique
 from simhash.index.cluster import ClusterIndex, open_cluster_index
 from simhash.index.cluster.checking import check
-from simhash.index.cluster.nodes import Nodes
+from simhash.index.cluster.nodes import Nodes, Unsettled
 from simhash.index.cluster.placement import LOG_SEGMENT, Operation, group_tags
 from simhash.index.safekeeping import Durability
 from simhash.tables import design
 from tests.crowded_cluster import move_slot
 from tests.pages import crowd, relation
-from tests.servers import running_cluster, running_replica
+from tests.servers import running_cluster, running_replica, start_redis
 from tests.stream import until
 
 RULE = relation(design("4"))
@@ -80,10 +81,23 @@ def test_a_restart_that_lost_nothing_goes_on(nodes, client, name, role):
     receipt = index.receipt()
     role_of(nodes, client, name, role).restart()
     whole_again(nodes)
+    if role == "claims":
+        until(lambda: another_server_is_refused(index), "an answer of the new server")
     assert looked_after(index, receipt, lambda: judged(index, 0)) == before
     assert judged(index, 100)
     opened(client, name).present([receipt, index.receipt()])
     assert check(index.inside, lambda _: None).violations == []
+
+
+def another_server_is_refused(index):
+    """Whether the claim slot answers nobody before receipts were held against it."""
+    try:
+        judged(index, 0)
+    except IndexServerChanged:
+        return True
+    except IndexUnreachable:
+        return False
+    raise AssertionError("another server was believed unseen")
 
 
 @pytest.mark.parametrize("role", ["claims", "data"])
@@ -105,6 +119,8 @@ def test_a_primary_that_lost_something_stops_everyone(nodes, client, name, role,
         whole_again(nodes)
     else:
         redis.Redis.from_url(node.url).flushall()
+    if role == "data":
+        until(lambda: reading_is_refused(index), "a server that says what is missing")
     with pytest.raises(IndexLost, match="simhash-dedup rebuild"):
         looked_after(index, receipt, lambda: judged(index, 200))
     if loss == "older" or role == "data":
@@ -112,6 +128,19 @@ def test_a_primary_that_lost_something_stops_everyone(nodes, client, name, role,
             looked_after(opened(client, name), receipt, lambda: judged(index, 300))
         index.accept()
         assert looked_after(index, receipt, lambda: judged(index, 300))
+
+
+def reading_is_refused(index):
+    """Whether the lost part is missed by who only looks for a page: it would be unique a second time."""
+    far_and_wide = [number.to_bytes(8) for number in range(0, 1 << 64, 1 << 58)]
+    index.inside.claims.groups()  # heard with every claim
+    try:
+        index.inside.reader.stored_under(far_and_wide)
+    except Unsettled as error:
+        return "calls that wrote here are missing" in str(error)
+    except IndexUnreachable:
+        return False
+    raise AssertionError("a primary answers as if nothing were missing")
 
 
 def test_a_loss_that_others_write_over_is_noticed(nodes, client, name, tmp_path):
@@ -147,21 +176,21 @@ def test_work_whose_primary_was_exchanged_before_its_end_is_written_once_more(no
     """Its writes are not finished by the claim slot, which has another server for their groups by then."""
 
     class Restarting(Nodes):
-        left = 1
+        written = 0
 
         def write(self, *arguments):
-            written = super().write(*arguments)
-            if self.left:
-                self.left -= 1
+            super().write(*arguments)
+            self.written += 1
+            if self.written == 1:
                 role_of(nodes, client, name, "data").restart()
                 whole_again(nodes)
                 opened(redis.RedisCluster.from_url(nodes[0].url), name).present([])
-            return written
 
-    opened(client, name)
     made = opened(client, name)
-    index = ClusterIndex(Restarting(client), name, made.spec, made.generation)
-    assert isinstance(looked_after(index, "", lambda: judged(index, 0))[0], Unique)
+    restarting = Restarting(client)
+    index = ClusterIndex(restarting, name, made.spec, made.generation)
+    assert isinstance(judged(index, 0)[0], Unique)
+    assert restarting.written == 2
     assert check(made.inside, lambda _: None).violations == []
     assert made.claims() == []
 
@@ -250,3 +279,57 @@ def answered(action):
     except IndexUnreachable:
         return False
     return True
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_replica_that_takes_over_is_believed_if_it_was_not_behind(name, tmp_path, behind):
+    with running_cluster(tmp_path) as nodes, redis.RedisCluster.from_url(nodes[0].url) as client:
+        index = opened(client, name)
+        before = judged(index, 0)
+        primary = role_of(nodes, client, name, "data")
+        with following(primary, tmp_path / "replica") as replica:
+            asked, original = redis.Redis.from_url(replica.url), redis.Redis.from_url(primary.url)
+            if behind:
+                replica.pause()
+                original.client_kill_filter(_type="replica")  # so that nothing waits for it in a socket
+            later = judged(index, 100)
+            receipt = index.receipt()
+            until(lambda: behind or original.wait(1, 1000) == 1, "the replica has it all")
+            primary.kill()
+            replica.resume()
+            until(lambda: asked.info("replication")["master_link_status"] == "down", "a replica alone")
+            asked.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+            survivors = [replica, *(node for node in nodes if node is not primary)]
+            until(lambda: all(state(node) == "ok" for node in survivors), "a whole cluster")
+            if behind:
+                with pytest.raises(IndexLost, match="a replica that was behind"):
+                    looked_after(index, receipt, lambda: judged(index, 200))
+            else:
+                assert looked_after(index, receipt, lambda: judged(index, 0)) == before
+                assert judged(index, 100) == later
+                assert check(index.inside, lambda _: None).violations == []
+
+
+@contextmanager
+def following(primary, directory):
+    """A replica of a primary, within its cluster, in step."""
+    settings = {"cluster-enabled": "yes", "cluster-port": str(free_port()), "repl-diskless-sync-delay": "0"}
+    replica = start_redis(directory, settings)
+    try:
+        own, other = redis.Redis.from_url(replica.url), redis.Redis.from_url(primary.url)
+        bus = other.config_get("cluster-port")["cluster-port"]
+        own.execute_command("CLUSTER MEET", "127.0.0.1", primary.port, bus)
+        id_ = other.execute_command("CLUSTER MYID").decode()
+        until(lambda: id_ in {row["node_id"] for row in own.execute_command("CLUSTER NODES").values()}, "the meeting")
+        until(lambda: following_is_taken_up(own, id_), "a replica")
+        until(lambda: replicas_in_step(primary), "a replica in step")
+        yield replica
+    finally:
+        replica.kill()
+
+
+def following_is_taken_up(own, primary_id):
+    try:
+        return own.execute_command("CLUSTER REPLICATE", primary_id)
+    except redis.ResponseError:
+        return False  # not known as a primary yet

@@ -11,6 +11,7 @@ import redis
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
+from simhash.index.cluster.nodes import Nodes
 from simhash.index.layout import bucket_bits
 from simhash.index.redis import existing_index
 from simhash.tables import design
@@ -158,6 +159,30 @@ def test_a_stretch_that_was_half_written_is_written_whole_first(cluster_client, 
     assert target.operations(again).check(lambda _: None).violations == []
     kept = {page.url for page in pages if page.fingerprint is not None and page.observation[:8].hex() not in gone}
     assert {record.url for fingerprint, record in again.scan() if fingerprint is not None} == kept
+
+
+def test_a_rebuild_that_wakes_up_while_another_goes_on_changes_nothing(cluster_client, name, monkeypatch):
+    """It is barred wherever it was about to write, and its plan is no longer its own."""
+    answered = [told(page, Unique(n)) for n, page in enumerate(crowd(40, Random(5), short_share=0), 1)]
+    target = Backend(cluster_client, "", True)
+
+    class Stalled(Nodes):
+        written = 0
+
+        def write(self, *arguments):
+            if self.written == 1:
+                monkeypatch.undo()
+                rebuilt(target, name, answered[:30], takedowns=[answered[0].verdict.observation[:16]])
+            super().write(*arguments)
+            self.written += 1
+
+    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 10)
+    monkeypatch.setattr("simhash.index.cluster.loading.Nodes", Stalled)
+    with pytest.raises(IndexMismatch, match="another program fills this index"):
+        rebuilt(target, name, answered)
+    found = target.existing(name)
+    assert target.operations(found).check(lambda _: None).violations == []
+    assert [record.url for _, record in contents(found)] == [each.verdict.url for each in answered[1:30]]
 
 
 def test_a_half_built_index_is_refused_by_workers(backend, name, original):
