@@ -174,4 +174,4 @@ class OnCluster(Damage):
         self.client.delete(f"{self.slot}meet")
 
     def half_claimed(self):
-        self.inside.claims.claim([entry(9999, 0xABCD << 40, 0)], {})
+        self.inside.claims.claim([entry(9999, 0xABCD << 40, 0)], {}, "")
