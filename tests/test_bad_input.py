@@ -60,6 +60,10 @@ CASES = [
     Case("wrong types", page(html=["a"]), "got `array` - at `$.html`"),
     Case("lone surrogate in the URL", b'{"url":"http://x/\\ud800","text":"a"}', "'url' has a lone surrogate, U+D800"),
     Case("lone surrogate in html", b'{"url":"http://x/","html":"\\udfff"}', "'html' has a lone surrogate, U+DFFF"),
+    Case(
+        "lone surrogate in a name", b'{"url":"http://x/","\\ud800":1,"text":"a"}', "a name or a nested value has a lone"
+    ),
+    Case("lone surrogate, nested", b'{"url":"http://x/","z":["\\udc00"],"text":"a"}', "lone surrogate, U+DC00"),
     Case("a surrogate's bytes", b'{"url":"http://x/","text":"\xed\xa0\x80"}', "not UTF-8: byte 27 of 32 is 0xed"),
     Case("invalid UTF-8", b'{"url":"http://x/","text":"\xff"}', "not UTF-8: byte 27 of 30 is 0xff"),
     Case("not base64", page(html_base64="@@"), "html_base64 is not base64"),

@@ -45,6 +45,17 @@ def test_what_will_pass_is_waited_for(server, name, before, after):
     assert index.documents() == 1
 
 
+def test_a_server_that_has_come_to_drop_keys_is_noticed(server, name):
+    """As after a restart with other settings, or a failover to a replica that has others."""
+    index = open_index(server, name, {}, relation(design("4")), 1000)
+    server.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(IndexMisconfigured, match="maxmemory-policy allkeys-lru"):
+            index.present([])
+    finally:
+        server.config_set("maxmemory-policy", "noeviction")
+
+
 def test_a_permission_that_is_missing_is_said(server, name):
     index = open_index(server, name, {}, relation(design("4")), 1000)
     index.check_and_insert([entry(1, 1)], {PAGES: 0})

@@ -153,7 +153,11 @@ def _lone_surrogate(parsed: object) -> str | None:
         if found:
             code, where = ord(found[0]), found.start()
             return f"not a page: {name!r:.60} has a lone surrogate, U+{code:04X}, at character {where} of {len(text)}"
-    return None
+    try:
+        found = _SURROGATE.search(json.dumps(parsed, ensure_ascii=False))
+    except RecursionError:
+        return None
+    return f"not a page: a name or a nested value has a lone surrogate, U+{ord(found[0]):04X}" if found else None
 
 
 def _from_base64(content: str | bytes) -> bytes:

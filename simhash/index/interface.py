@@ -278,6 +278,7 @@ class Index(Protocol):
 
         Raises:
             IndexLost: it does not have all that they attest.
+            IndexMisconfigured: its server, which may be another one now, would lose keys.
         """
 
     def replicated(self) -> None:

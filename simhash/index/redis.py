@@ -208,8 +208,9 @@ class RedisIndex:
             self._client.ping()
 
     def present(self, receipts: Iterable[str]) -> None:
-        """See `Index.present`."""
+        """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
         with translated():
+            check_server(self._client)
             self._safekeeping.present(filter(None, map(receipt_in, receipts)))
 
     def accept(self) -> None:
