@@ -8,6 +8,8 @@ PLACE := $(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
 STAMP := $(VENV)/.installed-$(PLACE)
 DEV_STAMP := $(VENV)/.installed-dev-$(PLACE)
 OUT ?= out
+# Two test processes and more, each with servers of its own; a file's tests stay together.
+TESTS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 # For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --custom-compile-command "make lock"
 
@@ -25,7 +27,7 @@ stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, 
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst
 
 test: $(DEV_STAMP) servers check ## all checks and tests, on a real Kafka and a real Redis
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TESTS)
 
 check: $(DEV_STAMP) ## lint and types
 	$(BIN)/python -m ruff check .
