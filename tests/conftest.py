@@ -10,7 +10,7 @@ import redis
 from hypothesis import settings as hypothesis_settings
 
 from tests.backends import KINDS, Backend
-from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis
+from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, running_valkey
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 
@@ -44,6 +44,16 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A connection to the session's Redis."""
     with redis.Redis.from_url(redis_server.url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def valkey_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
+    """A connection to a real Valkey for the whole session."""
+    with (
+        running_valkey(tmp_path_factory.mktemp("valkey")) as server,
+        redis.Redis.from_url(server.url) as connection,
+    ):
         yield connection
 
 

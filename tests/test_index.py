@@ -1,4 +1,4 @@
-"""The contract of every index: memory and Redis, each design, held against brute force."""
+"""The contract of every index: memory, Redis, Valkey and Redis Cluster, each design, held against brute force."""
 
 from dataclasses import replace
 from random import Random
@@ -35,7 +35,7 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "redis", "cluster"])
+@pytest.fixture(params=["memory", "redis", "valkey", "cluster"])
 def make(request, name, clock):
     """Make an index: `make(relation, retention, capacity)`; Redis only where it is asked for."""
     made = []
@@ -48,7 +48,7 @@ def make(request, name, clock):
         if request.param == "cluster":
             client = request.getfixturevalue("cluster_client")
             return open_cluster_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
-        client = request.getfixturevalue("client")
+        client = request.getfixturevalue("valkey_client" if request.param == "valkey" else "client")
         return open_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
 
     return of
