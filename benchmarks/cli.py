@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import batch, cluster, compressed, index, loop, machine, texts
+from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -27,6 +27,10 @@ def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     sizes = index.QUICK if quick else index.Sizes()
     stored: tuple[int, ...] = click.get_current_context().params["stored"]
     index.run(report, replace(sizes, stored=stored or sizes.stored), scratch)
+
+
+def _crowd(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    crowd.run(report, crowd.QUICK if quick else crowd.Sizes(), scratch)
 
 
 def _cluster(report: Report, quick: bool, scratch: Path, _: Path) -> None:
@@ -51,6 +55,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "texts": _texts,
     "loop": _loop,
     "index": _index,
+    "crowd": _crowd,
     "cluster": _cluster,
     "compressed": _compressed,
     "batch": _batch,
