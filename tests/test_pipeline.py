@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import Future
+from functools import partial
 from random import Random
 
 import pytest
@@ -67,14 +68,16 @@ def settings_of(stream, **more):
     return load(flags | more)
 
 
-def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", on_step=lambda step: None, **more):
-    """Run the loop in a thread until `count` records are answered, or it crashes at a step."""
+def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", stop_at="", on_step=lambda _: None, **more):
+    """Run the loop in a thread until `count` records are answered, or it crashes or is told to stop at a step."""
     settings, stopping, failure = settings_of(stream, **more), threading.Event(), []
 
     def steps(step):
         on_step(step)
         if step == crash_at:
             raise Crash
+        if step == stop_at:
+            stopping.set()
 
     parts = Parts(
         settings=settings,
@@ -96,8 +99,8 @@ def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", on_ste
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        if crash_at:
-            until(lambda: failure, "the crash")
+        if crash_at or stop_at:
+            until(lambda: failure or not thread.is_alive(), "the end")
         else:
             until(lambda: failure or sum(stream.answers().values()) >= count, f"{count} answers")
     finally:
@@ -202,6 +205,16 @@ def test_a_page_that_fails_by_chance_and_was_never_judged_is_a_dead_letter(strea
         spoil=lambda o: Rejected(o.source, "extract", "TimeoutError", "took too long, twice", by_chance=True),
     )
     assert len(stream.committed(stream.dead_letter_topic)) == 1
+
+
+def test_a_page_whose_child_ends_together_with_the_worker_is_no_dead_letter(stream, index):
+    """SIGTERM to all processes of a group ends the children too; the next worker reads the page again."""
+    stream.send([json_page(0, "a page " * 30)])
+    ended = partial(Rejected, stage="extract", error="ProcessExpired", message="ended its process", by_chance=True)
+    run(stream, index, 0, stop_at="polled", spoil=lambda outcome: ended(outcome.source))
+    assert stream.answers() == {}
+    run(stream, index, 1)
+    assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
 
 
 def test_a_crash_before_the_commit_leaves_nothing_to_see(stream, index):

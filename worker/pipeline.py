@@ -287,6 +287,8 @@ class Pipeline:
         """
         for _, outcome in items:
             if isinstance(outcome, Rejected) and outcome.by_chance:
+                if self._stopping.is_set():  # what ends this worker may have ended the page's child too
+                    raise BatchAborted(f"{outcome.source} {outcome.message}, while this worker was ending")
                 position = Position(partition_of(outcome.source), outcome.source.offset)
                 if self._with_index(partial(self._parts.index.journalled, position)):
                     raise SessionLost(f"{position} was judged before, but now: {outcome.message}; it is read again")
