@@ -40,7 +40,7 @@ KEYS_AT_ONCE = 500
 IMPORTING = "importing migration "
 _LOADING = ("judging", "loading")
 
-_EXCHANGE = """
+EXCHANGE = """
 local generation = redis.call('HGET', KEYS[1], 'generation')
 if generation == ARGV[1] then redis.call('HSET', KEYS[1], 'generation', ARGV[2]) end
 return redis.call('HGET', KEYS[1], 'generation')
@@ -87,7 +87,7 @@ class Migration:
             self._clean_up()
             old = self._opened()
             spec = wanted(old.layout.spec)
-            if _made_with(spec) == _made_with(old.layout.spec):
+            if made_with(spec) == made_with(old.layout.spec):
                 return spec
             new = self._beside(old, spec)
             while not self._switched(old, new):
@@ -111,7 +111,7 @@ class Migration:
         keys = f"{self._name}~{2 if old.layout.keys != f'{self._name}~2' else 1}"
         importing = IMPORTING + old.generation
         meta = self._meta(keys)
-        if meta and (meta["generation"] != importing or {k: meta[k] for k in _MADE_WITH} != _made_with(spec)):
+        if meta and (meta["generation"] != importing or {k: meta[k] for k in _MADE_WITH} != made_with(spec)):
             raise IndexMismatch(
                 f"a migration of {self._name!r} to other tables was begun: finish it as it was begun, or delete "
                 f"the keys {keys}:*"
@@ -143,7 +143,7 @@ class Migration:
 
     def _exchange(self, one: str, other: str) -> None:
         """Give the live index another generation: freeze it, or let it go on."""
-        if self._client.eval(_EXCHANGE, 1, f"{self._name}:meta", one, other).decode() != other:
+        if self._client.eval(EXCHANGE, 1, f"{self._name}:meta", one, other).decode() != other:
             raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
 
     def _copy(self, old: Inside, new: Inside) -> int:
@@ -195,9 +195,8 @@ class Migration:
     # Switch -------------------------------------------------------------------------------------------------------
 
     def _switch(self, frozen: Inside, new: Inside) -> bool:
-        number = int(frozen.generation.removeprefix(FROZEN).partition("-")[0]) + 1
-        digest = str(fields_of(new.layout.spec)["generation"]).partition("-")[2]
-        arguments = [frozen.generation, new.generation, f"{number}-{digest}", new.layout.keys, frozen.layout.keys]
+        generation = next_generation(frozen.generation, new.layout.spec)
+        arguments = [frozen.generation, new.generation, generation, new.layout.keys, frozen.layout.keys]
         keys = [f"{self._name}:meta", new.layout.meta]
         return bool(self._client.eval(_SWITCH, len(keys), *keys, *arguments))
 
@@ -223,10 +222,16 @@ class Migration:
 _MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
 
 
-def _made_with(spec: IndexSpec) -> dict[str, str]:
+def made_with(spec: IndexSpec) -> dict[str, str]:
     """What tells two specs of one index apart, as ns:meta has it."""
     fields = fields_of(spec)
     return {name: v.decode() if isinstance(v := fields[name], bytes) else str(v) for name in _MADE_WITH}
+
+
+def next_generation(frozen: str, spec: IndexSpec) -> str:
+    """The generation with this spec that follows a frozen one: it was never there before, though the spec was."""
+    number = int(frozen.removeprefix(FROZEN).partition("-")[0]) + 1
+    return f"{number}-{str(fields_of(spec)['generation']).partition('-')[2]}"
 
 
 def _gap(count: int) -> bytes:

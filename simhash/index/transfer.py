@@ -145,7 +145,7 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
     Raises:
         IndexMismatch: the rows are not all there, not in order, or somebody else writes to the index.
     """
-    loader = _Loader(store)
+    loader = Loader(store)
     counts: Counter[type[AnyRow]] = Counter()
     for row in rows:
         if isinstance(row, EndRow):
@@ -166,7 +166,7 @@ def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:
     return found
 
 
-class _Loader:
+class Loader:
     """Stores rows, some at a time."""
 
     def __init__(self, store: Store) -> None:
@@ -189,12 +189,17 @@ class _Loader:
 
     def finish(self, head: IndexRow) -> None:
         """Store what waits; give out the last number."""
-        self._flush()
         if not self._last:  # no record at all
             self._store.give_out(head.seq)
             return
-        self._fill(head.seq + 1)
+        self.fill_up(head.seq)
+
+    def fill_up(self, seq: int) -> None:
+        """Store what waits, and gaps up to this number; nothing, when there was no record yet."""
         self._flush()
+        if self._last:
+            self._fill(seq + 1)
+            self._flush()
 
     def _take_record(self, row: RecordRow) -> bool:
         if row.seq <= self._stored:

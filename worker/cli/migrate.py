@@ -12,13 +12,14 @@ import click
 
 from simhash.errors import DesignError
 from simhash.index import IndexSpec
+from simhash.index.cluster import ClusterMigration
 from simhash.index.layout import bucket_bits as fitting_bits
 from simhash.index.migration import Migration, Progress
 from simhash.tables import design as find_design
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import automatic_design
 from worker.errors import SettingsError
-from worker.stores import connect, on_cluster
+from worker.stores import connect, connect_cluster, on_cluster
 
 TELL_SECONDS = 2.0
 
@@ -54,8 +55,6 @@ def migrate(
     if k is not None and name != "auto":
         raise SettingsError("--k chooses the tables of --design auto: give both")
     settings = settings_of(config, flags)
-    if on_cluster(settings):
-        raise SettingsError("redis_url: an index on a Redis Cluster can not be migrated by this program")
 
     def wanted(present: IndexSpec) -> IndexSpec:
         rule, capacity = present.relation, documents or present.capacity
@@ -74,8 +73,10 @@ def migrate(
         except DesignError as error:
             raise SettingsError(f"design: {error}") from error
 
-    migration = Migration(connect(settings), settings.index_name, _teller())
-    done = migration.run(wanted)
+    if on_cluster(settings):
+        done = ClusterMigration(connect_cluster(settings), settings.index_name, _teller()).run(wanted)
+    else:
+        done = Migration(connect(settings), settings.index_name, _teller()).run(wanted)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from simhash.index.checking import Checker, Findings, Numbers
@@ -53,7 +53,8 @@ class _Checker(Checker):
     def run(self) -> Findings:
         held = {(claim.id, claim.nonce) for claim in self._claims.listed()}
         self._check_log(self._check_claims())
-        keys = self._nodes.keys(f"{{{self._inside.name}:", "}:")
+        starts = dict.fromkeys([self._placement.name, self._inside.name])
+        keys = chain.from_iterable(self._nodes.keys(f"{{{start}:", "}:") for start in starts)
         while some := list(islice(keys, AT_ONCE)):
             self._check_keys(some)
             self._progress(self.found)

@@ -76,6 +76,7 @@ class ClusterIndex:
         retention: what to forget, when.
         clock: milliseconds since the epoch; None: that of the claim slot's server.
         durability: what must hold of the servers before a verdict counts.
+        keys: what the hash tags of its groups start with, once it was migrated; None: its name.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class ClusterIndex:
         retention: Retention = Retention(),
         clock: Callable[[], int] | None = None,
         durability: Durability = Durability(),
+        keys: str | None = None,
     ) -> None:
-        self._inside = Inside.of(nodes, name, spec, generation, clock, durability)
+        self._inside = Inside.of(nodes, name, spec, generation, clock, durability, keys)
         self._nodes = nodes
         self._layout, self._placement = self._inside.layout, self._inside.placement
         self._claims, self._reader = self._inside.claims, self._inside.reader
@@ -174,7 +176,7 @@ class ClusterIndex:
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """See `Index.scan`."""
         for kind in ("r", "x"):
-            for key in self._nodes.keys(f"{{{self._inside.name}:", f"}}:{kind}:"):
+            for key in self._nodes.keys(f"{{{self._placement.name}:", f"}}:{kind}:"):
                 for field, value in self._nodes.hash(key).items():
                     for stored in self._reader.records(field, value):
                         yield fingerprint_of(field), stored.record

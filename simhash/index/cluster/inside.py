@@ -42,15 +42,17 @@ class Inside:
         generation: str,
         clock: Callable[[], int] | None = None,
         durability: Durability = Durability(),
+        keys: str | None = None,
     ) -> Self:
         """All parts of the index called `name`.
 
         Args:
             clock: milliseconds since the epoch; None: that of the claim slot's server.
+            keys: what the hash tags of its groups start with, once it was migrated; None: its name.
             durability: what must hold of the servers before a verdict counts.
         """
         layout = Layout(name, spec)
-        placement = Placement(name, spec, layout)
+        placement = Placement(keys or name, spec, layout)
         safekeeping = Safekeeping(nodes.client, f"{claim_tag(name)}:meta", replace(durability, replicas=0))
 
         def history() -> str:

@@ -54,11 +54,20 @@ class ClusterStore(OnCluster):
         self._steadily(lambda: self._nodes.bar(inside.placement, self._nonce, former))
         if plan:
             self._carry_out(msgspec.msgpack.decode(plan, type=Plan))
-        self.stored = self._number("seq")
 
     def begin(self, seq: int) -> None:
         """See `Store.begin`."""
         self._steadily(lambda: self._inside.claims.fill_from(self._nonce, seq))
+
+    @property
+    def stored(self) -> int:
+        """See `Store.stored`."""
+        return self._number("seq")
+
+    @property
+    def inside(self) -> Inside:
+        """The index that is being filled."""
+        return self._inside
 
     def store(self, steps: Sequence[Step]) -> None:
         """See `Store.store`."""

@@ -162,6 +162,16 @@ class Nodes:
         with translated_on_cluster():
             self._client.hset(key, mapping=fields)
 
+    def drop_field(self, key: str, field: str) -> None:
+        """Remove a field of a hash."""
+        with translated_on_cluster():
+            self._client.hdel(key, field)
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove keys of one slot."""
+        with translated_on_cluster():
+            self._client.unlink(*keys)
+
     def hash(self, key: str) -> dict[bytes, bytes]:
         """A whole hash."""
         with translated_on_cluster():

@@ -14,12 +14,13 @@ from simhash.index.cluster.placement import claim_tag
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
 from simhash.index.safekeeping import Durability
-from simhash.index.specs import fields_of, refuse_differences, spec_of
+from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
 
 _CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end
 return redis.call('HGETALL', KEYS[1])
 """
+_READ = "return redis.call('HGETALL', KEYS[1])"
 
 
 def open_cluster_index(
@@ -42,10 +43,13 @@ def open_cluster_index(
     """
     check_cluster(client)
     spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
-    stored = _meta(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
+    stored = meta_of(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
     found = spec_of(stored, name)
+    refuse_frozen(stored)
     refuse_differences(name, found, spec, adopt_design)
-    index = ClusterIndex(Nodes(client), name, found, stored["generation"], retention, clock, durability)
+    index = ClusterIndex(
+        Nodes(client), name, found, stored["generation"], retention, clock, durability, stored.get("keys")
+    )
     index.inside.keeper.begin()
     return index
 
@@ -57,10 +61,11 @@ def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterInde
         IndexMismatch: there is no such index, or it is of another format.
         IndexUnreachable: nobody answers.
     """
-    stored = _meta(client, name, "return redis.call('HGETALL', KEYS[1])")
+    stored = meta_of(client, name)
     if not stored:
         raise IndexMismatch(f"there is no index {name!r} on this Redis Cluster")
-    return ClusterIndex(Nodes(client), name, spec_of(stored, name), stored["generation"])
+    refuse_frozen(stored)
+    return ClusterIndex(Nodes(client), name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
 
 
 def new_fields(spec: IndexSpec) -> dict[str, str | int | bytes]:
@@ -87,7 +92,8 @@ def check_cluster(client: redis.RedisCluster) -> None:
             )
 
 
-def _meta(client: Any, name: str, script: str, *arguments: str | int | bytes) -> dict[str, str]:
+def meta_of(client: Any, name: str, script: str = _READ, *arguments: str | int | bytes) -> dict[str, str]:
+    """What the index says of itself; empty: there is none."""
     with translated_on_cluster():
         flat = client.eval(script, 1, f"{claim_tag(name)}:meta", *arguments)
     return {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -37,13 +37,17 @@ class OnCluster:
         stored = self._inside.reader.stored_under([key])[key]
         return [Found(fingerprint, each.record) for each in stored if each.record.url in urls]
 
+    def forget(self, seqs: Sequence[int]) -> int:
+        """Remove records by their numbers; how many of them there were."""
+        return self._remover.forget(seqs)
+
     def take_down(self, found: Sequence[Found]) -> int:
         """See `Holding.take_down`.
 
         Raises:
             IndexBusy: a page of the same fingerprint is being judged; call again.
         """
-        return self._remover.forget([each.record.seq for each in found])
+        return self.forget([each.record.seq for each in found])
 
 
 class ClusterOperations(OnCluster):
@@ -67,12 +71,12 @@ class ClusterOperations(OnCluster):
         """See `Operations.statistics`."""
         return statistics(self._inside, sample, random)
 
-    def records(self, last: int) -> Iterator[Found]:
-        """See `Operations.records`: along the log."""
-        first = int(self._inside.nodes.field(self._inside.claims.meta, "first") or 1)
+    def records(self, last: int, begin: int = 1) -> Iterator[Found]:
+        """See `Operations.records`: along the log, from number `begin` on."""
+        first = max(begin, int(self._inside.nodes.field(self._inside.claims.meta, "first") or 1))
         reader = self._inside.reader
-        for begin in range(first, last + 1, AT_ONCE):
-            logged = reader.logged(range(begin, min(begin + AT_ONCE, last + 1)))
+        for at in range(first, last + 1, AT_ONCE):
+            logged = reader.logged(range(at, min(at + AT_ONCE, last + 1)))
             stored = reader.stored_under(list(dict.fromkeys(entry.key for entry in logged.values())))
             for seq, entry in logged.items():
                 own = [each.record for each in stored[entry.key] if each.record.seq == seq]

@@ -1,0 +1,177 @@
+"""Another design, bucket bits or capacity for a live index on a cluster, beside it, while workers go on.
+
+    copy      the finished records, along the log, into groups of another name, as an import does; and again what has
+              been added meanwhile, until little is left
+    freeze    one step: the claim slot answers no worker for a moment; claims that are left are brought to their end
+    catch up  the last records; what was removed since
+    switch    one step in the claim slot: the new generation, the name of its groups, and what is known of them
+    clean up  the old groups
+
+The claim slot stays, with its numbers, marks, journals and receipts. While it is filled the new generation has a claim
+slot of its own, which keeps how far that came: a migration that was ended goes on where it was, from any step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from simhash.errors import IndexMismatch
+from simhash.index.cluster.index import ClusterIndex
+from simhash.index.cluster.inside import Inside
+from simhash.index.cluster.loading import ClusterStore, opened_on_cluster_for_import
+from simhash.index.cluster.nodes import Nodes
+from simhash.index.cluster.opening import meta_of
+from simhash.index.cluster.operations import ClusterOperations
+from simhash.index.cluster.placement import claim_tag, group_tags
+from simhash.index.faults import FROZEN
+from simhash.index.interface import IndexSpec
+from simhash.index.migration import EXCHANGE, NEARLY, Progress, made_with, next_generation
+from simhash.index.specs import fields_of, spec_of
+from simhash.index.transfer import Loader, index_row, record_row
+
+KEYS_AT_ONCE = 500
+GONE_AT_ONCE = 1000
+_SWITCH = """
+if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
+local nonce = math.max(tonumber(redis.call('HGET', KEYS[1], 'nonce')), tonumber(ARGV[3]))
+redis.call('SET', KEYS[2], ARGV[2])
+redis.call('HSET', KEYS[1], 'nonce', string.format('%.0f', nonce), unpack(ARGV, 4))
+return 1
+"""
+_KEEP_GONE = """
+for n = 1, #ARGV do redis.call('ZADD', KEYS[1], ARGV[n], ARGV[n]) end
+"""
+
+
+class ClusterMigration:
+    """A migration of the index called `name`, begun or to be continued: as `simhash.index.migration.Migration`.
+
+    Raises (all methods): IndexFault.
+    """
+
+    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress], None]) -> None:
+        self._client = client
+        self._nodes = Nodes(client)
+        self._name = name
+        self._meta = f"{claim_tag(name)}:meta"
+        self._tell = on_progress
+
+    def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
+        """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
+
+        Raises:
+            IndexMismatch: another migration has begun, to something else; or there is no such index.
+        """
+        self._clean_up()
+        stored = meta_of(self._client, self._name)
+        if not stored:
+            raise IndexMismatch(f"there is no index {self._name!r} on this Redis Cluster")
+        present, generation = spec_of(stored, self._name), stored["generation"].removeprefix(FROZEN)
+        spec = wanted(present)
+        if made_with(spec) == made_with(present):
+            return spec
+        keys = stored.get("keys", self._name)
+        old = Inside.of(self._nodes, self._name, present, generation, keys=keys)
+        store = self._beside(f"{self._name}~{2 if keys != f'{self._name}~2' else 1}", spec)
+        if not stored["generation"].startswith(FROZEN):
+            self._prepare(old, store)
+        frozen = self._stand_still(present, generation, keys)
+        self._copy(frozen, store)
+        self._take_out(frozen, store)
+        self._switch(frozen, store, keys)
+        self._clean_up()
+        return spec
+
+    def _beside(self, name: str, spec: IndexSpec) -> ClusterStore:
+        """The new generation: empty, or as far as an earlier run came."""
+        head = index_row(spec, str(fields_of(spec)["generation"]), seq=0, documents=0)
+        try:
+            return opened_on_cluster_for_import(self._client, name, head)
+        except IndexMismatch as error:
+            raise IndexMismatch(
+                f"a migration of {self._name!r} to other tables was begun: finish it as it was begun, or delete the "
+                f"keys {{{name}:*}}:*"
+            ) from error
+
+    # Copy ---------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, old: Inside, store: ClusterStore) -> None:
+        """Copy until little is left, and let nobody in any more."""
+        while self._copy(old, store) > NEARLY:
+            pass
+        self._take_out(old, store)
+        frozen = FROZEN + old.generation
+        if self._nodes.script(EXCHANGE, [self._meta], [old.generation, frozen]).decode() != frozen:
+            raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
+
+    def _stand_still(self, spec: IndexSpec, generation: str, keys: str) -> Inside:
+        """The index that answers nobody but us, without a claim."""
+        index = ClusterIndex(self._nodes, self._name, spec, FROZEN + generation, keys=keys)
+        while claims := index.claims():
+            index.release([claim.id for claim in claims])
+        return index.inside
+
+    def _copy(self, old: Inside, store: ClusterStore) -> int:
+        """Copy what is finished behind the last number copied; returns how many numbers that were."""
+        loader = Loader(store)
+        before, last = store.stored, self._finished(old)
+        for fingerprint, record in ClusterOperations(old).records(last, before + 1):
+            loader.take(record_row(old.layout, fingerprint, record))
+            self._tell(Progress("copying", record.seq, last))
+        loader.fill_up(last)
+        return last - before
+
+    def _finished(self, old: Inside) -> int:
+        """The last number before which all pages are written, or gone."""
+        seq = old.claims.audit().seq
+        return min([seq, *(claim.seq - 1 for claim in old.claims.listed() if claim.state == "numbered" and claim.seq)])
+
+    def _take_out(self, old: Inside, store: ClusterStore) -> None:
+        """Remove from the new generation what was removed from the old one since it was copied."""
+        here, there = old.claims.audit(), store.inside.claims.audit()
+        known = set(self._gone(store.inside))
+        store.forget([
+            *range(there.first, min(here.first, there.seq + 1)),
+            *(seq for seq in self._gone(old) if seq not in known and there.first <= seq <= there.seq),
+        ])  # fmt: skip
+
+    def _gone(self, inside: Inside) -> list[int]:
+        return [int(member) for member in self._nodes.members(inside.claims.gone)]
+
+    # Switch -------------------------------------------------------------------------------------------------------
+
+    def _switch(self, frozen: Inside, store: ClusterStore, keys: str) -> None:
+        new = store.inside
+        self._tell(Progress("switching", store.stored, frozen.claims.audit().seq))
+        gone = sorted(set(self._gone(new)) - set(self._gone(frozen)))
+        for at in range(0, len(gone), GONE_AT_ONCE):
+            self._nodes.script(_KEEP_GONE, [frozen.claims.gone], gone[at : at + GONE_AT_ONCE])
+        (counters,) = self._nodes.hashes([new.claims.meta])
+        first = int(counters[b"first"])
+        fields: dict[str, Any] = {
+            **{name: value for name, value in fields_of(new.layout.spec).items() if name not in ("seq", "documents")},
+            "generation": next_generation(frozen.generation, new.layout.spec),
+            "documents": counters[b"documents"],
+            "first": first,
+            "floor": max(first, int(self._nodes.field(self._meta, "floor") or 0)),
+            "keys": new.placement.name,
+            "retired": keys,
+        }
+        groups = b"".join(kept.packed for kept in new.claims.groups())
+        flat = [value for pair in fields.items() for value in pair]
+        arguments = [frozen.generation, groups, counters[b"nonce"], *flat]
+        if not self._nodes.script(_SWITCH, [self._meta, frozen.claims.ledger], arguments):
+            raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
+
+    def _clean_up(self) -> None:
+        """Remove the groups of the generation before, and the claim slot that this one had while it was filled."""
+        retired, present = (self._nodes.field(self._meta, field) for field in ("retired", "keys"))
+        if retired is None or present is None:
+            return
+        for start in (f"{claim_tag(present.decode())}:", *(f"{{{tag}}}:" for tag in group_tags(retired.decode()))):
+            keys = self._nodes.keys(start)
+            while some := list(islice(keys, KEYS_AT_ONCE)):
+                self._nodes.remove(some)
+        self._nodes.drop_field(self._meta, "retired")
