@@ -17,7 +17,7 @@ from simhash.index.redis import existing_index
 from simhash.tables import design
 from tests.backends import KINDS, Backend
 from tests.crowded_cluster import Crashed, HalfWriting
-from tests.pages import crowd, relation
+from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
@@ -238,6 +238,17 @@ def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_pag
     assert collected.counts.renumbered == 3
     assert contents(again)[: len(unique)] == contents(index)
     assert [record.url for _, record in contents(again)[len(unique) :]] == [page.url for page in other]
+
+
+def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(backend, name, monkeypatch):
+    """One record is under a digest: the earlier one's place is taken, also by a page of the same stretch."""
+    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 3)
+    digests = [0, 1, 0, 0, 1, 2]
+    pages = [entry(n, None, digest=f"text:{digest:032x}") for n, digest in enumerate(digests)]
+    again, _ = rebuilt(backend, name, [told(page, Unique(seq)) for seq, page in enumerate(pages, 1)])
+    assert [record.seq for _, record in contents(again)] == [4, 5, 6]
+    assert again.documents() == 3
+    assert backend.operations(again).check(lambda _: None).violations == []
 
 
 def test_verdicts_of_another_profile_are_left_out(backend, name, original):
