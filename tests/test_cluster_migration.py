@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import Partition, Retention
@@ -13,6 +14,7 @@ from tests.crowded_cluster import Crashed
 from tests.pages import brute_force, summary
 from tests.test_cluster import held_up
 from tests.test_migration import RULE, Killed, contents, pages_of, to_design
+from worker.cli.main import commands
 
 
 def opened(client, name, **more):
@@ -96,7 +98,8 @@ def test_a_migration_that_is_ended_goes_on_from_any_step(cluster_client, name, s
     assert "switching" in {progress.step for progress in steps}
     again = opened(cluster_client, name)
     assert [summary(a.decision) for a in again.check_and_insert(pages, {})] == expected
-    assert 2 not in {record.seq for _, record in whole(cluster_client, name).scan()}
+    unique = {number for verdict, number in expected if verdict == "unique"}
+    assert {record.seq for _, record in whole(cluster_client, name).scan()} == unique - {2}
 
 
 def test_workers_go_on_while_an_index_is_migrated(cluster, cluster_client, name, small_steps):
@@ -143,3 +146,11 @@ def test_workers_go_on_while_an_index_is_migrated(cluster, cluster_client, name,
 def test_a_missing_index_is_said_to_be_missing(cluster_client, name):
     with pytest.raises(IndexMismatch, match="there is no index"):
         migrated(cluster_client, name, to_design("10"))
+
+
+def test_the_command_migrates_on_a_cluster_too(cluster, cluster_client, name):
+    opened(cluster_client, name).check_and_insert(pages_of(30, 5), {})
+    flags = ["--redis-url", f"redis+cluster://{cluster[0].address}", "--index-name", name]
+    shown = CliRunner().invoke(commands, ["index", "migrate", "--design", "10", "--bucket-bits", "6", *flags])
+    assert shown.output == f"index {name}: design 10, 6 bucket bits\n"
+    assert whole(cluster_client, name).spec.bucket_bits == 6
