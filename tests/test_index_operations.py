@@ -311,7 +311,7 @@ def test_the_check_command_says_what_is_wrong_and_fails(backend, filled, name):
     shown = run("check", *flags)
     assert shown.exit_code == 1
     assert "documents: the counter says" in shown.output
-    found = msgspec.json.decode(run("check", "--json", *flags).output)
+    found = msgspec.json.decode(run("check", "--json", *flags).stdout)
     assert [invariant for invariant, _ in found["violations"]] == ["documents"]
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from simhash.index.checking import Checker, Findings, Numbers
 from simhash.index.cluster.claims import CLAIM_SLOT, Claim
@@ -29,6 +29,13 @@ ATTEMPTS = 20
 WAIT_SECONDS = 0.02
 """Between two readings of what a claim is on: workers hold theirs for a few milliseconds."""
 T = TypeVar("T")
+
+
+class Key(NamedTuple):
+    """A key of a group, and its parts."""
+
+    key: str
+    name: KeyName
 
 
 def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
@@ -116,31 +123,38 @@ class _Checker(Checker):
         journals = self._claims.journals
         own = journals.removesuffix("j:")
         self.found.keys += len(keys)
+        named: list[Key] = []
         for key in keys:
             name = self._placement.place_of(key)
             if key.startswith(journals):
                 self._check_entries(key)
             elif name is not None:
-                self._check_key(key, name)
+                named.append(Key(key, name))
             elif key.removeprefix(own) not in CLAIM_SLOT and self._is_ours(key):
                 self._report("key", f"{key} is no key of an index")
+        for members in _portions(self._members([each for each in named if each.name.kind in "tb"])):
+            self._check_members(members)
+        for fields in _portions(self._fields([each for each in named if each.name.kind in ("r", "x")])):
+            self._check_records(fields)
+        for fields in _portions(self._fields([each for each in named if each.name.kind == "log"])):
+            self._check_segments(fields)
+
+    def _members(self, keys: Sequence[Key]) -> Iterator[tuple[Key, bytes]]:
+        """All members of these buckets; of the short ones many at once."""
+        for key, found in zip(keys, self._nodes.short([key.key for key in keys], "ZSCAN"), strict=True):
+            members = self._nodes.members(key.key) if found is None else (member for member, _ in found)
+            yield from ((key, member) for member in members)
+
+    def _fields(self, keys: Sequence[Key]) -> Iterator[tuple[Key, tuple[bytes, bytes]]]:
+        """All fields of these hashes, likewise."""
+        for key, found in zip(keys, self._nodes.short([key.key for key in keys], "HSCAN"), strict=True):
+            fields = self._nodes.fields(key.key) if found is None else iter(found.items())
+            yield from ((key, field) for field in fields)
 
     def _is_ours(self, key: str) -> bool:
         """Whether a key has a tag of this index: another one's name may begin with ours."""
         tag = key[1:].rpartition("}:")[0]
         return tag == f"{self._inside.name}:claim" or any(tag == each for each in self._placement.tags)
-
-    def _check_key(self, key: str, name: KeyName) -> None:
-        match name.kind:
-            case "r" | "x":
-                for some in _portions(self._nodes.fields(key)):
-                    self._check_records(key, name.kind, some)
-            case "t" | "b":
-                for members in _portions(self._nodes.members(key)):
-                    self._check_members(key, name, members)
-            case "log":
-                for some in _portions(self._nodes.fields(key)):
-                    self._check_segment(key, name.bucket, some)
 
     def _check_entries(self, key: str) -> None:
         def again(offset: bytes) -> tuple[bytes | None, bool]:
@@ -151,9 +165,9 @@ class _Checker(Checker):
 
     # Records ---------------------------------------------------------------------------------------------------------
 
-    def _check_records(self, key: str, kind: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    def _check_records(self, fields: Sequence[tuple[Key, tuple[bytes, bytes]]]) -> None:
         spots: list[tuple[bytes, Member]] = []
-        for name, value in fields:
+        for (key, (kind, *_)), (name, value) in fields:
             if is_digest(name) != (kind == "x") or len(name) not in (
                 DIGEST_BYTES,
                 self._inside.layout.fingerprint_bytes,
@@ -231,30 +245,29 @@ class _Checker(Checker):
 
     # Members and the log's entries -----------------------------------------------------------------------------------
 
-    def _check_members(self, key: str, name: KeyName, members: Sequence[bytes]) -> None:
+    def _check_members(self, members: Sequence[tuple[Key, bytes]]) -> None:
         self.found.members += len(members)
-        owners = [self._placement.owner(name, member) for member in members]
+        owners = [self._placement.owner(key.name, member) for key, member in members]
         names = [b"" if owner is None else self._inside.layout.key_of(owner) for owner in owners]
         stored = self._stored(dict.fromkeys(filter(None, names)))
-        for member, own in zip(members, names, strict=True):
+        for (key, member), own in zip(members, names, strict=True):
             if not own:
-                self._report("orphan", f"{member.hex()} in {key} is no member")
-            elif not self._accounted(key, member, own, stored[own]):
+                self._report("orphan", f"{member.hex()} in {key.key} is no member")
+            elif not self._accounted(key, member, stored[own]):
                 self._confirm(own, partial(self._orphan, key, member))
 
-    def _accounted(self, key: str, member: bytes, name: bytes, stored: Sequence[Stored]) -> bool:
-        """Whether the records of a fingerprint are why this stands there."""
-        if not stored:
-            return False
-        tables, bands = self._placement.members(int.from_bytes(name), [each.record.verifier for each in stored])
-        return any(each.spot.key == key and each.member == member for each in tables | bands)
+    def _accounted(self, key: Key, member: bytes, stored: Sequence[Stored]) -> bool:
+        """Whether the records of a fingerprint are why this stands there: in its place of a table, every one is."""
+        if key.name.kind == "t":
+            return bool(stored)
+        return any(self._placement.has_band(key.key, member, each.record.verifier) for each in stored)
 
-    def _orphan(self, key: str, member: bytes, name: bytes, stored: list[Stored]) -> Iterator[tuple[str, str]]:
-        if not self._accounted(key, member, name, stored) and self._nodes.is_member(key, member):
-            yield "orphan", f"{name.hex()} stands in {key} without a record that belongs there"
+    def _orphan(self, key: Key, member: bytes, name: bytes, stored: list[Stored]) -> Iterator[tuple[str, str]]:
+        if not self._accounted(key, member, stored) and self._nodes.is_member(key.key, member):
+            yield "orphan", f"{name.hex()} stands in {key.key} without a record that belongs there"
 
-    def _check_segment(self, key: str, segment: int, fields: Sequence[tuple[bytes, bytes]]) -> None:
-        for field, value in fields:
+    def _check_segments(self, fields: Sequence[tuple[Key, tuple[bytes, bytes]]]) -> None:
+        for (key, (*_, segment)), (field, value) in fields:
             seq = int.from_bytes(field)
             name = self._placement.log_entry(value).key
             if len(field) != SEQ_BYTES or seq // LOG_SEGMENT != segment:

@@ -188,6 +188,15 @@ class Nodes:
         with translated_on_cluster():
             yield from (member for member, _ in self._client.zscan_iter(key, count=SCANNED_AT_ONCE))
 
+    def short(self, keys: Sequence[str], scan: str) -> list[Any]:
+        """All that is in each key, by the command that scans its kind; None: it is longer than one step gives."""
+        with translated_on_cluster():
+            pipe = self._client.pipeline()
+            for key in keys:
+                node = self._client.get_node_from_key(key)
+                pipe.execute_command(scan, key, 0, "COUNT", SCANNED_AT_ONCE, target_nodes=node)
+            return [None if cursor else found for cursor, found in pipe.execute()]
+
     def is_member(self, key: str, member: bytes) -> bool:
         """Whether a sorted set has this member."""
         with translated_on_cluster():

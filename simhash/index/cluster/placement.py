@@ -248,6 +248,11 @@ class Placement:
         bands = {Member(spot, rest + key) for verifier in verifiers for spot, rest in self._band_spots(verifier)}
         return {Member(place.spot, place.member) for place in self._placed(fingerprint)}, bands
 
+    def has_band(self, key: str, member: bytes, verifier: int | None) -> bool:
+        """Whether a member of a band's bucket is there for this verifier, whatever its fingerprint."""
+        spots = self._band_spots(verifier)
+        return any(spot.key == key and member[: self._band_rest_bytes] == rest for spot, rest in spots)
+
     @staticmethod
     def standing(member: Member) -> Operation:
         """Read whether a member is there."""
