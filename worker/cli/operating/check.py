@@ -24,8 +24,9 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
     """Verify that the index is whole: each record in all its tables and bands and in the log, and nothing beyond.
 
     Workers may go on: what looks wrong is read again before it is reported, in one step, or, on a Redis Cluster, while
-    no claim is on it; and no command to Redis is long. Reads everything once: about a minute for each million pages, on a cluster ten.
-    Exit code 1 when something is wrong; then `simhash-dedup rebuild` makes the index afresh from the verdicts.
+    no claim is on it; and no command to Redis is long. Reads everything once: about a minute for each million pages, on
+    a cluster ten. Exit code 1 when something is wrong; then `simhash-dedup rebuild` makes the index afresh from the
+    verdicts.
 
     \b
       simhash-dedup index check
