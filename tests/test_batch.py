@@ -63,10 +63,9 @@ def batch(engine, tmp_path):
     return run
 
 
-def file_mode(out, *inputs, state=None):
+def file_mode(out, *inputs):
     """Judge with `simhash-dedup file`; the bytes of its verdicts."""
-    keep = ["--state", str(state)] if state else []
-    done = CliRunner().invoke(commands, ["file", *map(str, inputs), "--out", str(out), "-q", "--processes", "1", *keep])
+    done = CliRunner().invoke(commands, ["file", *map(str, inputs), "--out", str(out), "-q", "--processes", "1"])
     assert done.exit_code == 0, done.output
     return out.read_bytes()
 
@@ -82,15 +81,14 @@ def written(path, values):
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
-    """The sample in two files, one compressed, and the verdicts of file mode over one after the other."""
+    """The sample in two files, one compressed, some pages in both; and the verdicts of file mode on each."""
     directory = tmp_path_factory.mktemp("halves")
     pages = zstandard.ZstdDecompressor().stream_reader(SAMPLE.open("rb")).read().splitlines()
     first = directory / "first.jsonl.zst"
     first.write_bytes(zstandard.compress(b"\n".join(pages[:250]) + b"\n"))
-    second = written(directory / "second.jsonl", pages[200:])
-    state = directory / "state"
-    expected = [file_mode(directory / name.stem, name, state=state) for name in (first, second)]
-    return first, second, expected
+    second = written(directory / "second.jsonl", pages[230:])
+    expected = file_mode(directory / "verdicts", first, second).splitlines(keepends=True)
+    return first, second, [b"".join(expected[:250]), b"".join(expected[250:])]
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +120,9 @@ def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch
 
 
 def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
-    monkeypatch.setattr(job, "TABLE_ENTRIES", 60)
-    monkeypatch.setattr(job, "PAIR_RANGE", 37)
-    monkeypatch.setattr("worker.batch.sources.SLICE_BYTES", 50_000)
+    monkeypatch.setattr(job, "TABLE_ENTRIES", 150)
+    monkeypatch.setattr(job, "PAIR_RANGE", 97)
+    monkeypatch.setattr("worker.batch.sources.SLICE_BYTES", 60_000)
     batch(*verdicts)
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(halves[2])
     batch(verdicts[1], existing=verdicts[:1])
@@ -156,6 +154,17 @@ def test_every_record_has_a_verdict_or_a_rejection_as_in_file_mode(batch, tmp_pa
     assert (tmp_path / "out" / "rejected.jsonl").read_bytes() == (tmp_path / "file.rejected.jsonl").read_bytes()
     assert (summary.pages, summary.rejected, summary.skipped, summary.complete) == (304, 3, 1, True)
     assert base64.b64decode(lines(tmp_path / "out" / "rejected.jsonl")[0]["value_base64"]) == b"junk\n"
+
+
+@pytest.mark.parametrize("values", [[], [b'{"url":"http://a/","text":"short"}'] * 3])
+def test_without_any_fingerprint_all_are_judged_too(batch, tmp_path, values):
+    new = tmp_path / "new.jsonl"
+    new.write_bytes(b"".join(value + b"\n" for value in values))
+    old = written(tmp_path / "old.jsonl", [b'{"url":"http://b/","text":"another"}'])
+    summary = batch(new, existing=[old])
+    assert (summary.pages, summary.unique) == (len(values), min(1, len(values)))
+    batch(new)
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == file_mode(tmp_path / "file", new)
 
 
 def test_both_forms_of_the_verdicts_say_the_same(batch, tmp_path):
@@ -334,28 +343,30 @@ def test_clusters_are_components_and_decide_nothing(batch, tmp_path):
 # When something fails ----------------------------------------------------------------------------------------------
 
 
-def failing(work, marker: Path, after):
-    """`work`, whose first task fails once, after it has done its work or before."""
+def failing(work, marker: Path):
+    """`work`, whose first task fails twice: before it has done its work, and after."""
 
-    def fails_once(part):
-        done = work(part) if after else None
+    def fails_twice(part):
         if part[0] == 0 and not marker.exists():
             marker.touch()
-            raise RuntimeError("injected")
-        return done or work(part)
+            raise RuntimeError("injected before")
+        done = work(part)
+        if part[0] == 0 and not marker.read_bytes():
+            marker.write_bytes(b"twice")
+            raise RuntimeError("injected after")
+        return done
 
-    return fails_once
+    return fails_twice
 
 
-@pytest.mark.parametrize("after", [True, False])
-def test_a_task_that_fails_once_is_tried_again_without_doubling(batch, tmp_path, halves, verdicts, monkeypatch, after):
+def test_a_task_that_fails_is_tried_again_without_doubling(batch, tmp_path, halves, verdicts, monkeypatch):
     markers = {stage: tmp_path / f"failed-{stage}" for stage in ("Sign", "Scan", "Pair")}
     for stage, marker in markers.items():
         whole = getattr(tasks, stage)
-        once = partial(lambda whole, marker, *given: failing(whole(*given), marker, after), whole, marker)
-        monkeypatch.setattr(job, stage, once)
+        failed = partial(lambda whole, marker, *given: failing(whole(*given), marker), whole, marker)
+        monkeypatch.setattr(job, stage, failed)
     batch(verdicts[1], existing=verdicts[:1])
-    assert all(marker.exists() for marker in markers.values())
+    assert {marker.read_bytes() for marker in markers.values()} == {b"twice"}
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
 
 

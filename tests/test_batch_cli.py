@@ -79,6 +79,13 @@ def test_a_missing_java_is_named(pages, tmp_path):
     ]
 
 
+def test_a_master_that_is_none_is_named(pages, tmp_path):
+    done = run(pages, "--out", tmp_path / "out", "--master", "nonsense")
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("simhash-dedup: ")]
+    assert "Master must either be yarn or start with spark" in line
+
+
 def test_a_stopped_batch_leaves_no_process_and_no_file(pages, tmp_path):
     out = tmp_path / "out"
     process = subprocess.Popen(command(pages, "--out", out), cwd=ROOT, stderr=subprocess.PIPE)

@@ -136,6 +136,11 @@ class Engine:
                 self._context.cancelAllJobs()
                 stage.join(END_SECONDS)
                 raise Stopped
+        if stage.failure and self._context._jsc.sc().isStopped():
+            raise SettingsError(
+                f"Spark at {self._context.master} has ended the application: a master that cannot be reached, or that"
+                f" gave it up ({self._settings.log.name}: {_last_said(self._settings.log)})"
+            ) from stage.failure
         if isinstance(stage.failure, self._failures):
             raise TaskFailed(f"a task failed {TRIES} times: {_cause(stage.failure)}") from stage.failure
         if stage.failure:
@@ -227,8 +232,14 @@ def _defaults(settings: EngineSettings, master: str) -> dict[str, str]:
 def _why_not_started(log: Path, error: str) -> str:
     if shutil.which("java") is None:
         return "Spark needs Java 17 and there is none on the PATH: apt-get install openjdk-17-jre-headless"
-    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-    return f"Spark does not start: {last[0] if last else error}"
+    return f"Spark does not start: {_last_said(log) or error}"
+
+
+def _last_said(log: Path) -> str:
+    """The last error in Spark's log, else its last line; never a place in Java's code."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line and not line[0].isspace()]
+    wrong = [line for line in lines if " ERROR " in line or "Exception" in line]
+    return next(iter([*wrong[-1:], *lines[-1:]]), "")
 
 
 def _first_line(error: BaseException) -> str:

@@ -64,6 +64,7 @@ def of_columns(gates: NDArray[np.uint64], verifiers: NDArray[np.uint8] | None, r
     count, width = len(gates), verifier_bytes(relation)
     if not width or verifiers is None:
         return Signatures(gates, np.zeros((count, 0), np.uint64), np.zeros((0, count), np.uint64))
+    verifiers = verifiers if count else np.zeros((0, width), np.uint8)  # of none nobody knows how long they are
     proper = relation.verifier_bits // 8
     words = -(-proper // WORD_BYTES)
     padded = np.zeros((count, words * WORD_BYTES), dtype=np.uint8)
