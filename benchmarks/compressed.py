@@ -78,6 +78,10 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
         built = _build(report, numbers, sizes, directory / str(count))
         _codes(report, numbers, built)
         _lookups(report, numbers, built, sizes)
+        place = built.directory
+        built.close()
+        del built  # what is mapped cannot be dropped from the page cache
+        _cold(report, place, _near(numbers, max(*sizes.together, sizes.singles)), sizes)
     _archive(report)
 
 
@@ -187,15 +191,16 @@ def _lookups(report: Report, numbers: Numbers, tables: TableSet, sizes: Sizes) -
     at = f"{len(numbers):,}"
     queries = _near(numbers, max(*sizes.together, sizes.singles))
     _singly(tables, queries, sizes.singles)
+    watch = Stopwatch()
     seconds = _singly(tables, queries, sizes.singles)
-    single = report.figure(NAME, f"lookup in all tables, p50 ({at})", "ms", [1e3 * percentile(seconds, 50)], "warm")
+    single = 1e6 * watch.cpu / sizes.singles
+    note = f"warm; {single:.0f} us of processor time each"
+    report.figure(NAME, f"lookup in all tables, p50 ({at})", "ms", [1e3 * percentile(seconds, 50)], note)
     slow = report.figure(NAME, f"lookup in all tables, p99 ({at})", "ms", [1e3 * percentile(seconds, 99)], "warm")
     report.ratio(Ratio(NAME, f"lookup, p99 ({at})", slow, "ms", "<=", 5))
     for count in sizes.together:
         _together(report, tables, queries[:count], at, single)
     _check(report, numbers, queries, tables, sizes)
-    tables.close()
-    _cold(report, tables.directory, queries, sizes, at)
 
 
 def _near(numbers: Numbers, count: int) -> arrays.Keys:
@@ -218,7 +223,7 @@ def _singly(tables: TableSet, queries: arrays.Keys, count: int) -> list[float]:
 
 
 def _together(report: Report, tables: TableSet, queries: arrays.Keys, at: str, single: float) -> None:
-    """What a lookup costs among many, by the clock and by processor time."""
+    """What a lookup costs among many; `single` is what one alone does, in microseconds of processor time."""
     tables.near(queries)
     walls, cpus = [], []
     for _ in range(RUNS):
@@ -228,42 +233,47 @@ def _together(report: Report, tables: TableSet, queries: arrays.Keys, at: str, s
         cpus.append(1e6 * watch.cpu / len(queries))
     if len(np.unique(found.query)) != len(queries):
         raise RuntimeError("a fingerprint within k bits was not found")
-    note = f"{min(cpus):.1f} us of processor time each"
-    each = report.figure(NAME, f"lookup, {len(queries):,} together ({at})", "us each", walls, note)
+    each = min(cpus)
+    note = f"{each:.1f} us of processor time each"
+    report.figure(NAME, f"lookup, {len(queries):,} together ({at})", "us each", walls, note)
     wanted = CHEAPER if len(queries) >= MANY else None
-    name = f"one by one over {len(queries):,} together ({at})"
-    report.ratio(Ratio(NAME, name, 1e3 * single / each, "x", ">=", wanted))
+    name = f"one by one over {len(queries):,} together, processor time ({at})"
+    report.ratio(Ratio(NAME, name, single / each, "x", ">=", wanted))
 
 
-def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes, at: str) -> None:
+def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes) -> None:
     """The same with nothing of the files in the page cache: dropped by POSIX_FADV_DONTNEED while nothing maps them."""
-    gc.collect()
-    note = _dropped(directory)
+    _dropped(directory)
     with TableSet(directory) as tables:
+        at, before = f"{len(tables):,}", _read_mib()
         seconds = _singly(tables, queries, sizes.singles)
+        note = f"{_read_mib() - before:,.0f} MiB read from disk for {sizes.singles}"
     for percent in (50, 99):
         found = 1e3 * percentile(seconds, percent)
         report.figure(NAME, f"lookup in all tables, p{percent} ({at}), cold", "ms", [found], note)
     del tables
-    gc.collect()
     _dropped(directory)
     some = queries[-sizes.together[-1] :]
     with TableSet(directory) as tables:
-        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_inblock, time.perf_counter()
+        before, begun = _read_mib(), time.perf_counter()
         tables.near(some)
         each = 1e6 * (time.perf_counter() - begun) / len(some)
-        read = (resource.getrusage(resource.RUSAGE_SELF).ru_inblock - before) * INBLOCK_BYTES / 2**20
-    note = f"{read:,.0f} MiB read from disk"
+        note = f"{_read_mib() - before:,.0f} MiB read from disk"
     report.figure(NAME, f"lookup, {len(some):,} together ({at}), cold", "us each", [each], note)
 
 
-def _dropped(directory: Path) -> str:
-    """Drop the files from the page cache; says so."""
+def _dropped(directory: Path) -> None:
+    """Drop the files from the page cache."""
+    gc.collect()
     for path in directory.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return "dropped from the page cache before"
+
+
+def _read_mib() -> float:
+    """What this process has had read from disk so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock * INBLOCK_BYTES / 2**20
 
 
 def _check(report: Report, numbers: Numbers, queries: arrays.Keys, tables: TableSet, sizes: Sizes) -> None:
