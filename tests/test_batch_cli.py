@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.processes import descendants, wait_until_gone
 from tests.stream import ROOT, json_page, until
+from worker.batch.engine import _last_said
 from worker.cli.main import commands
 
 MANIFEST = ROOT / "deploy" / "kubernetes" / "batch.yaml"
@@ -79,11 +80,21 @@ def test_a_missing_java_is_named(pages, tmp_path):
     ]
 
 
-def test_a_master_that_is_none_is_named(pages, tmp_path):
-    done = run(pages, "--out", tmp_path / "out", "--master", "nonsense")
-    assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("simhash-dedup: ")]
-    assert "Master must either be yarn or start with spark" in line
+def test_of_what_spark_said_the_last_error_is_told(tmp_path):
+    """As it is for `--master nonsense`, and for a master that does not answer."""
+    log = tmp_path / "spark.log"
+    wrong = 'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark'
+    log.write_text(
+        f"WARNING: Using incubator modules\n{wrong}\n\tat org.apache.spark.deploy.SparkSubmit.main(S.scala)\n"
+    )
+    assert _last_said(log) == wrong
+    lost = "26/11/22 01:33:45 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters"
+    log.write_text(
+        f"{lost}\n26/11/22 01:33:46 WARN StandaloneSchedulerBackend: Application ID is not initialized yet.\n"
+    )
+    assert _last_said(log) == lost
+    log.write_text("")
+    assert _last_said(log) == ""
 
 
 def test_a_stopped_batch_leaves_no_process_and_no_file(pages, tmp_path):
