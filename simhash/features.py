@@ -141,35 +141,44 @@ class PairHashes:
     """The hashes of a text's `TokenPairs`, over the seams of pieces."""
 
     def __init__(self) -> None:
-        self._last = Tokens(np.empty(0, dtype=np.uint64), np.empty(0, dtype=bool))
+        self._waiting = _NO_TOKENS
         self._led = False
 
     def add(self, tokens: Tokens) -> NDArray[np.uint64]:
-        """Go on with these tokens: the features that are now known, in any order."""
-        hashes = np.concatenate((self._last.hashes, tokens.hashes))
-        unspaced = np.concatenate((self._last.unspaced, tokens.unspaced))
-        if not len(hashes):
-            return hashes
-        features = self._features(hashes, unspaced)
-        self._led = bool(unspaced[-2]) if len(unspaced) > 1 else self._led
-        self._last = Tokens(hashes[-1:], unspaced[-1:])
-        return features
+        """Go on with these tokens: the features of those before, which are now known."""
+        if not len(tokens.hashes):
+            return tokens.hashes
+        before, self._waiting = self._waiting, tokens
+        return self._features(before, tokens) if len(before.hashes) else before.hashes
 
     def rest(self) -> NDArray[np.uint64]:
-        """The last token, when it is a feature by itself."""
-        alone = self._last.hashes if not (self._led and self._last.unspaced.any()) else self._last.hashes[:0]
-        return mix64(alone * MULTIPLIERS[0])
+        """The features of the last tokens; nothing is added after."""
+        return self._features(self._waiting, _END) if len(self._waiting.hashes) else self._waiting.hashes
 
-    def _features(self, hashes: NDArray[np.uint64], unspaced: NDArray[np.bool_]) -> NDArray[np.uint64]:
-        """Features that begin at every token but the last."""
-        here, following = unspaced[:-1], unspaced[1:]
-        if not here.any():
-            return mix64(hashes[:-1] * MULTIPLIERS[0])
-        leading = np.concatenate(([self._led], here[:-1]))
-        pair = here & following
-        alone = ~here | ~(following | leading)
-        pairs = hashes[:-1][pair] * MULTIPLIERS[0] + hashes[1:][pair] * MULTIPLIERS[1]
-        return mix64(np.concatenate((hashes[:-1][alone] * MULTIPLIERS[0], pairs)))
+    def _features(self, tokens: Tokens, following: Tokens) -> NDArray[np.uint64]:
+        """One feature for each token, without those that only end a pair."""
+        features = tokens.hashes * MULTIPLIERS[0]
+        here = tokens.unspaced
+        if here.any():
+            paired = here.copy()  # with the next one
+            paired[:-1] &= here[1:]
+            paired[-1] &= following.unspaced[0]
+            seconds = np.concatenate((tokens.hashes[1:], following.hashes[:1]))
+            seconds *= MULTIPLIERS[1]
+            seconds *= paired
+            features += seconds
+            # What follows a pair's first begins a pair itself, or is in that one already.
+            kept = np.ones(len(here), dtype=bool)
+            kept[0] = paired[0] or not (self._led and here[0])
+            np.greater_equal(paired[1:], paired[:-1], out=kept[1:])
+            features = features[kept]
+        self._led = bool(here[-1])
+        return mix64(features)
+
+
+_NO_TOKENS = Tokens(np.empty(0, dtype=np.uint64), np.empty(0, dtype=bool))
+_END = Tokens(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=bool))
+"""A token of a spaced script: it makes no pair with the one before."""
 
 
 @dataclass(frozen=True, slots=True)

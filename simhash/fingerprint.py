@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 
 from simhash.hashes import Hash, wide_enough
 
+Weighing = NDArray[np.float64] | NDArray[np.int64]
+"""Weights of features: real, or whole where they are counts."""
+
 ROWS_AT_ONCE = 16_384
 """Features whose bits are unpacked together, however many a page has: 64 bits take 4 MB as float32."""
 
@@ -52,14 +55,14 @@ def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
     return np.unpackbits(packed, axis=1, bitorder="little")[:, :bits]
 
 
-def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+def bit_sums(hashes: NDArray[np.uint64], weights: Weighing, bits: int) -> NDArray[np.float64]:
     """Component i: the weights of the features whose hash has bit i (1 << i), minus the others'.
 
     Each component has the sign of the exact sum, whatever the order of the features.
 
     Args:
         hashes: shape (n,) or (n, words), see `bit_rows`.
-        weights: shape (n,); negative ones are allowed.
+        weights: shape (n,), real or whole numbers; negative ones are allowed.
         bits: width of the fingerprint.
 
     Raises:
@@ -68,7 +71,7 @@ def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int
     total = float(np.abs(weights).sum())
     if not total < MAX_TOTAL:
         raise ValueError(f"weights must be finite and together below 2**1000, not {total}")
-    whole = bool(np.all(weights == np.rint(weights)))
+    whole = weights.dtype.kind == "i" or bool((weights == np.rint(weights)).all())
     single = whole and total < _EXACT_IN_FLOAT32
     set_bits = _weight_of_set_bits(hashes, weights, bits, np.float32 if single else np.float64)
     sums: NDArray[np.float64] = 2.0 * set_bits - weights.sum()
@@ -79,7 +82,7 @@ def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int
 
 def _weight_of_set_bits(
     hashes: NDArray[np.uint64],
-    weights: NDArray[np.float64],
+    weights: Weighing,
     bits: int,
     dtype: type[np.float32] | type[np.float64],
 ) -> NDArray[np.float64]:
@@ -92,7 +95,7 @@ def _weight_of_set_bits(
 
 
 def _settle(
-    sums: NDArray[np.float64], hashes: NDArray[np.uint64], weights: NDArray[np.float64], error: float
+    sums: NDArray[np.float64], hashes: NDArray[np.uint64], weights: Weighing, error: float
 ) -> NDArray[np.float64]:
     """Add up again, exactly, each component that is nearer to zero than its possible rounding error."""
     for column in np.flatnonzero(np.abs(sums) <= error):
@@ -111,7 +114,7 @@ def from_sums(sums: NDArray[np.float64], zero_sum: int = 0) -> int:
     return int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little")
 
 
-def simhash(hashes: NDArray[np.uint64], weights: NDArray[np.float64], bits: int, zero_sum: int = 0) -> int:
+def simhash(hashes: NDArray[np.uint64], weights: Weighing, bits: int, zero_sum: int = 0) -> int:
     """Fingerprint of hashed features.
 
     Args:

@@ -30,7 +30,7 @@ from simhash.features import (
     Words,
     normalised_parts,
 )
-from simhash.fingerprint import fingerprint, simhash
+from simhash.fingerprint import Weighing, fingerprint, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
 from simhash.segment import pieces
@@ -43,7 +43,7 @@ SHINGLE_VERIFIER_BITS = 64
 Scheme = TokenPairs | ScriptRuns | Words | CharacterGrams | Keywords
 Weighting = Literal["one", "count", "score"]
 Rounding = Literal["none", "up", "nearest"]
-_Rounds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+_Rounds = Callable[[Weighing], Weighing]
 _ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
 
 
@@ -80,7 +80,7 @@ class Weights:
         if self.cap is not None and self.cap < 1:
             raise ProfileError(f"a cap must be at least 1, not {self.cap}")
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, values: Weighing) -> Weighing:
         """Weights of features with these counts or scores; same shape."""
         if self.by == "one":
             return np.ones_like(values)
@@ -222,7 +222,7 @@ class _Tally:
     """Distinct features: hashes (n,) or (n, words), their counts or scores (n,), and the total number."""
 
     hashes: NDArray[np.uint64]
-    values: NDArray[np.float64]
+    values: Weighing
     total: int
 
 

@@ -28,12 +28,14 @@ TOKEN_HASH = named("xxh3_64")
 _SINGLE = HAN | KANA | HANGUL
 _RUN = LETTER | UNSPACED
 _BMP = 0x10000
+_SPACE = np.uint32(ord(" "))
 _UNSPACED = HAN | KANA | HANGUL | UNSPACED
 MULTIPLIERS = np.array(
     [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F5, 0x06C45D188009454F, 0xF88BB8A8724C81ED, 0x1B39896A51A8749B],
     dtype=np.uint64,
 )
 """One odd number for each place in an n-gram."""
+_MASK_64 = (1 << 64) - 1
 _MIX_SHIFT = np.uint64(33)
 _MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
@@ -58,6 +60,14 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     values *= _MIX_2
     values ^= values >> _MIX_SHIFT
     return values
+
+
+def mix64_of(value: int) -> int:
+    """The same of one number, of which the low 64 bits count."""
+    value &= _MASK_64
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK_64
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK_64
+    return value ^ value >> 33
 
 
 def gram_hashes(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
@@ -99,20 +109,20 @@ def tokens_of(piece: Piece) -> Tokens:
     """Hash the tokens of a piece. The first character of a token decides for its script."""
     if piece.text.isascii():
         return _spaced(piece.text.encode().translate(_ascii_runs()))
-    kinds = piece.kinds
+    kinds, code_points = piece.kinds, piece.code_points
     running = (kinds & _RUN) != 0
-    runs = _utf8_where(running, piece.code_points)
+    runs = _utf8_where(running, code_points)
     if not piece.present & _UNSPACED:
         return _spaced(runs)
-    single = (kinds & _SINGLE) != 0
-    begins = single | running
-    begins[1:] &= single[1:] | ~running[:-1]
-    starts = np.flatnonzero(begins)
-    alone = single[starts]
-    hashes = np.empty(len(starts), dtype=np.uint64)
-    hashes[alone] = _hashes_of_singles(piece.code_points[starts[alone]])
-    hashes[~alone] = _hashes_of_runs(runs)
-    return Tokens(hashes, (kinds[starts] & _UNSPACED) != 0)
+    begins = (kinds & _SINGLE) != 0
+    begins[0] |= running[0]
+    begins[1:] |= running[1:] > running[:-1]
+    starts = begins.nonzero()[0]
+    first = kinds[starts]
+    hashes = _hashes_of_singles(code_points[starts], first)
+    if piece.present & _RUN:
+        hashes[(first & _RUN).nonzero()[0]] = _hashes_of_runs(runs)
+    return Tokens(hashes, (first & _UNSPACED) != 0)
 
 
 def _spaced(runs: bytes) -> Tokens:
@@ -128,7 +138,7 @@ def _hashes_of_runs(runs: bytes) -> NDArray[np.uint64]:
 
 def _utf8_where(kept: NDArray[np.bool_], code_points: NDArray[np.uint32]) -> bytes:
     """The characters that are kept, a space for every other one."""
-    return np.where(kept, code_points, np.uint32(ord(" "))).tobytes().decode("utf-32").encode()
+    return np.where(kept, code_points, _SPACE).tobytes().decode("utf-32-le").encode()
 
 
 @cache
@@ -138,11 +148,14 @@ def _ascii_runs() -> bytes:
     return bytes(code if code < 128 and kinds[code] & _RUN else ord(" ") for code in range(256))
 
 
-def _hashes_of_singles(code_points: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Hash characters that are tokens by themselves."""
-    if not len(code_points) or code_points.max() < _BMP:
+def _hashes_of_singles(code_points: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Hash those of these characters, of these kinds, that are tokens by themselves; anything for the others."""
+    if code_points.max(initial=0) < _BMP:
         return _character_hashes()[code_points]
-    return TOKEN_HASH.words([chr(character) for character in code_points.tolist()])
+    hashes = _character_hashes().take(code_points, mode="clip")
+    beyond = ((code_points >= _BMP) & ((kinds & _SINGLE) != 0)).nonzero()[0]
+    hashes[beyond] = TOKEN_HASH.words([chr(character) for character in code_points[beyond].tolist()])
+    return hashes
 
 
 @cache

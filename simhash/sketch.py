@@ -23,6 +23,8 @@ The number that comes out holds the verifier's bits, and behind them the band ke
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,11 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.shingles import MULTIPLIERS, mix64
+from simhash.shingles import MULTIPLIERS, mix64, mix64_of
 
 BAND_BITS = 32
 GROUP_BINS = 8
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_EMPTY = int(EMPTY)
+_MULTIPLIERS: tuple[int, ...] = tuple(MULTIPLIERS.tolist())
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BIT_POSITIONS = 32
 _ATTEMPTS = 1024
@@ -72,41 +76,38 @@ class MinHashSketch:
         """Bits of the whole number: verifier and band keys."""
         return self.bins + BAND_BITS * self.bands
 
-    def minima(self, grams: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Least value in each bin, shape (bins,); EMPTY where there is none. Minima of parts combine by np.minimum."""
-        shift = np.uint64(64 - self.bins.bit_length() + 1)
-        minima = np.full(self.bins, EMPTY)
-        np.minimum.at(minima, (grams >> shift).astype(np.intp), grams & ((np.uint64(1) << shift) - np.uint64(1)))
-        return minima
+    def no_minima(self) -> NDArray[np.uint64]:
+        """What `lower` begins with: EMPTY in each bin, shape (bins,)."""
+        return np.full(self.bins, EMPTY)
+
+    def lower(self, minima: NDArray[np.uint64], grams: NDArray[np.uint64]) -> None:
+        """Take n-grams into the least value of each bin, in place."""
+        shift = 64 - self.bins.bit_length() + 1
+        np.minimum.at(minima, (grams >> np.uint64(shift)).view(np.int64), grams & np.uint64((1 << shift) - 1))
 
     def of_minima(self, minima: NDArray[np.uint64]) -> int | None:
         """The sketch; None when every bin is empty."""
-        if (minima == EMPTY).all():
+        empty = (minima == EMPTY).nonzero()[0]
+        if len(empty) == self.bins:
             return None
-        bits = (_densified(minima) >> (np.arange(self.bins, dtype=np.uint64) % np.uint64(_BIT_POSITIONS))) & np.uint64(
-            1
-        )
-        sketch = int.from_bytes(np.packbits(bits.astype(np.uint8)).tobytes())
+        full = _densified(minima, empty) if len(empty) else minima
+        sketch = int.from_bytes(np.packbits((full & _kept_bits(self.bins)) != 0).tobytes())
         for key in self._band_keys(minima):
             sketch = sketch << BAND_BITS | key
         return sketch
 
-    def _band_keys(self, minima: NDArray[np.uint64]) -> list[int]:
-        if not self.bands:
-            return []
-        groups: NDArray[np.uint64] = (
-            minima.reshape(-1, GROUP_BINS).min(axis=1)[: self.bands * self.rows].reshape(self.bands, self.rows)
-        )
-        sums: NDArray[np.uint64] = (groups * MULTIPLIERS[: self.rows]).sum(axis=1, dtype=np.uint64)
-        keys = mix64(sums) >> np.uint64(64 - BAND_BITS)
-        keys[(groups == EMPTY).all(axis=1)] = 0
-        return [int(key) for key in keys]
+    def _band_keys(self, minima: NDArray[np.uint64]) -> Iterator[int]:
+        """In plain integers: of a dozen numbers NumPy's calls would cost more than their work."""
+        groups: list[int] = minima.reshape(-1, GROUP_BINS).min(axis=1).tolist()
+        for start in range(0, self.bands * self.rows, self.rows):
+            least = groups[start : start + self.rows]
+            key = mix64_of(sum(map(operator.mul, least, _MULTIPLIERS))) >> (64 - BAND_BITS)
+            yield 0 if min(least) == _EMPTY else key
 
 
-def _densified(minima: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _densified(minima: NDArray[np.uint64], empty: NDArray[np.intp]) -> NDArray[np.uint64]:
     """Every empty bin with the minimum that it borrows."""
     out, donors = minima.copy(), _donors(len(minima))
-    empty = np.flatnonzero(minima == EMPTY)
     for attempts in (slice(0, _FIRST_ATTEMPTS), slice(_FIRST_ATTEMPTS, None)):
         if not len(empty):
             return out
@@ -116,6 +117,13 @@ def _densified(minima: NDArray[np.uint64]) -> NDArray[np.uint64]:
         empty = empty[out[empty] == EMPTY]
     out[empty] = 0
     return out
+
+
+@cache
+def _kept_bits(bins: int) -> NDArray[np.uint64]:
+    """The one bit that is kept of each bin's minimum, shape (bins,)."""
+    positions: NDArray[np.uint64] = np.arange(bins, dtype=np.uint64) % np.uint64(_BIT_POSITIONS)
+    return np.uint64(1) << positions
 
 
 @cache

@@ -10,7 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.shingles import distinct, gram_hashes
-from simhash.sketch import EMPTY, MinHashSketch
+from simhash.sketch import MinHashSketch
 
 MERGE_AT = 1 << 18
 """Rows that may wait for merging (2 MB of 64-bit hashes); more where more are merged already."""
@@ -30,37 +30,55 @@ class HashCounts:
         self._waiting.append(hashes)
         self._rows += len(hashes)
         self.total += len(hashes)
-        if self._rows > max(MERGE_AT, 2 * len(self._counted[0]) if self._counted else 0):
+        if self._rows > max(MERGE_AT, len(self._counted[0]) if self._counted else 0):
             self.counted()
 
     def counted(self) -> _Counted:
         """Distinct hashes, ascending, and how often each was added; call `add` at least once before."""
         if self._waiting:
-            fresh = _counts(np.concatenate(self._waiting))
-            self._counted = fresh if self._counted is None else _summed(self._counted, fresh)
+            rows = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
             self._waiting, self._rows = [], 0
+            fresh = _counts(rows)
+            self._counted = fresh if self._counted is None else _summed(self._counted, fresh)
         assert self._counted is not None, "nothing was added"
         return self._counted
 
 
-_Counted = tuple[NDArray[np.uint64], NDArray[np.float64]]
+_Counted = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 
 def _counts(hashes: NDArray[np.uint64]) -> _Counted:
     if hashes.ndim > 1:
         unique, counts = np.unique(hashes, return_counts=True, axis=0)
-        return unique, counts.astype(np.float64)
+        return unique, counts
     ordered = np.sort(hashes)
-    edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    bounds = np.concatenate(([0], edges, [len(ordered)])) if len(ordered) else np.zeros(1, dtype=np.intp)
-    return ordered[bounds[:-1]], np.diff(bounds).astype(np.float64)
+    edge = np.ones(len(ordered) + 1, dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=edge[1:-1])
+    bounds = edge.nonzero()[0]
+    return ordered[bounds[:-1]], bounds[1:] - bounds[:-1]
 
 
 def _summed(a: _Counted, b: _Counted) -> _Counted:
-    hashes = np.concatenate((a[0], b[0]))
-    unique, where = np.unique(hashes, return_inverse=True, axis=None if hashes.ndim == 1 else 0)
-    counts = np.bincount(where.reshape(-1), weights=np.concatenate((a[1], b[1])), minlength=len(unique))
-    return unique, counts.astype(np.float64)
+    """Both together; may change `a`."""
+    if a[0].ndim > 1:
+        unique, where = np.unique(np.concatenate((a[0], b[0])), return_inverse=True, axis=0)
+        counts = np.zeros(len(unique), dtype=np.int64)
+        np.add.at(counts, where.reshape(-1), np.concatenate((a[1], b[1])))
+        return unique, counts
+    return _merged(a, b)
+
+
+def _merged(a: _Counted, b: _Counted) -> _Counted:
+    """The same of hashes in one dimension, in a third of the memory: a page may have millions."""
+    (hashes, counts), (others, more) = a, b
+    if not len(hashes):
+        return b
+    places = np.searchsorted(hashes, others)
+    known = hashes.take(places, mode="clip") == others
+    counts[places[known]] += more[known]
+    new = ~known
+    places = places[new]
+    return np.insert(hashes, places, others[new]), np.insert(counts, places, more[new])
 
 
 class GramSet:
@@ -103,7 +121,7 @@ class GramMinima:
 
     def __init__(self, sketch: MinHashSketch) -> None:
         self._sketch = sketch
-        self._minima = np.full(sketch.bins, EMPTY)
+        self._minima = sketch.no_minima()
         self._last = np.empty(0, dtype=np.uint64)
         self._begun = False
 
@@ -123,7 +141,7 @@ class GramMinima:
         return self._sketch.of_minima(self._minima)
 
     def _take(self, tokens: NDArray[np.uint64]) -> None:
-        np.minimum(self._minima, self._sketch.minima(gram_hashes(tokens, self._sketch.n)), out=self._minima)
+        self._sketch.lower(self._minima, gram_hashes(tokens, self._sketch.n))
 
 
 class TextDigest:
