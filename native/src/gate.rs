@@ -136,14 +136,51 @@ fn carries<const IN: usize, const OUT: usize>(plane: &mut Row, rows: &[Row; IN])
     })
 }
 
+/// A text of more different features than this has them counted by sorting: a table of millions would take five times
+/// their memory while it grows.
+const MOST_IN_TABLE: usize = 1 << 16;
+const LEAST_SORTED: usize = 1 << 20;
+
 /// The features of one text.
 pub struct Gate {
     /// Seeded at random: nobody can choose words that all fall into one bucket. Counts do not depend on the order.
     counts: HashMap<u64, u64, RandomState>,
+    many: Option<Repeated>,
     bits: BitCounts,
     cap: u64,
     /// All features, each as often as it occurs.
     pub total: u64,
+}
+
+/// Features, each as often as it occurs but at most `cap` times; sorted now and then, so that what is beyond is dropped.
+struct Repeated {
+    features: Vec<u64>,
+    sort_at: usize,
+    cap: u64,
+}
+
+impl Repeated {
+    fn add(&mut self, feature: u64) {
+        self.features.push(feature);
+        if self.features.len() >= self.sort_at {
+            self.tidy();
+            self.sort_at = LEAST_SORTED.max(2 * self.features.len());
+        }
+    }
+
+    /// Sort, and drop repetitions beyond the cap; how many are different.
+    fn tidy(&mut self) -> usize {
+        self.features.sort_unstable();
+        let (mut last, mut repeated, mut distinct) = (0, 0, 0);
+        self.features.retain(|&feature| {
+            if distinct == 0 || feature != last {
+                (last, repeated, distinct) = (feature, 0, distinct + 1);
+            }
+            repeated += 1;
+            repeated <= self.cap
+        });
+        distinct
+    }
 }
 
 impl Gate {
@@ -151,6 +188,7 @@ impl Gate {
         let counts = HashMap::with_capacity_and_hasher(expected, RandomState::default());
         Self {
             counts,
+            many: None,
             bits: BitCounts::new(),
             cap,
             total: 0,
@@ -160,20 +198,41 @@ impl Gate {
     #[inline]
     pub fn add(&mut self, feature: u64) {
         self.total += 1;
+        if let Some(many) = &mut self.many {
+            return many.add(feature);
+        }
         let count = self.counts.entry(feature).or_insert(0);
         if *count < self.cap {
             *count += 1;
             self.bits.add(feature);
         }
+        if self.counts.len() > MOST_IN_TABLE {
+            self.leave_table();
+        }
     }
 
-    pub fn distinct(&self) -> usize {
-        self.counts.len()
+    /// From here on features are sorted; those so far with their counts.
+    #[cold]
+    fn leave_table(&mut self) {
+        let counted = std::mem::take(&mut self.counts);
+        let each = |(feature, count): (u64, u64)| std::iter::repeat_n(feature, count as usize);
+        self.many = Some(Repeated {
+            features: counted.into_iter().flat_map(each).collect(),
+            sort_at: LEAST_SORTED,
+            cap: self.cap,
+        });
+        self.bits = BitCounts::new();
     }
 
-    /// The fingerprint: a bit is 1 where more weight has it set than not, `zero_sum` where it is as much.
-    pub fn simhash(&mut self, width: u32, zero_sum: bool) -> u64 {
-        self.bits.simhash(width, zero_sum)
+    /// How many different features there are, and the fingerprint: a bit is 1 where more weight has it set than not,
+    /// `zero_sum` where it is as much. Once, at the end.
+    pub fn finish(&mut self, width: u32, zero_sum: bool) -> (usize, u64) {
+        let mut distinct = self.counts.len();
+        if let Some(many) = &mut self.many {
+            distinct = many.tidy();
+            self.bits.add_all(many.features.iter().copied());
+        }
+        (distinct, self.bits.simhash(width, zero_sum))
     }
 }
 
@@ -213,10 +272,32 @@ mod tests {
         [1, 1, 1, 2, 2]
             .into_iter()
             .for_each(|feature| gate.add(feature));
-        assert_eq!((gate.total, gate.distinct()), (5, 2));
-        assert_eq!(
-            (gate.simhash(3, false), gate.simhash(3, true)),
-            (0b000, 0b011)
-        );
+        assert_eq!(gate.total, 5);
+        assert_eq!(gate.finish(3, false), (2, 0b000));
+        assert_eq!(gate.finish(3, true), (2, 0b011));
+    }
+
+    #[test]
+    fn many_features_are_counted_as_few_are() {
+        for cap in [1, 3, u64::MAX] {
+            let different = MOST_IN_TABLE as u64 + 9;
+            let features = (0..20 * different)
+                .map(|i| (i % different % (i / different + 1)).wrapping_mul(u64::MAX / 9));
+            let mut gate = Gate::new(cap, 0);
+            let mut counts: HashMap<u64, u64> = HashMap::new();
+            for feature in features.chain(0..different) {
+                gate.add(feature);
+                *counts.entry(feature).or_insert(0) += 1;
+            }
+            let mut bits = BitCounts::new();
+            let each = |(&feature, &count): (&u64, &u64)| {
+                std::iter::repeat_n(feature, count.min(cap) as usize)
+            };
+            bits.add_all(counts.iter().flat_map(each));
+            assert_eq!(
+                gate.finish(64, false),
+                (counts.len(), bits.simhash(64, false))
+            );
+        }
     }
 }

@@ -122,9 +122,10 @@ impl<'a> Reading<'a> {
         if let Some(last) = self.last.filter(|last| !(last.unspaced && self.led)) {
             self.gate.add(gram_hash(&[last.hash]));
         }
-        let near = self.gate.total > 0 && self.gate.distinct() >= self.recipe.min_features;
+        let (distinct, gate) = self.gate.finish(self.recipe.bits, self.recipe.zero_sum);
+        let near = distinct > 0 && distinct >= self.recipe.min_features;
         Signature {
-            gate: near.then(|| self.gate.simhash(self.recipe.bits, self.recipe.zero_sum)),
+            gate: near.then_some(gate),
             verifier: if near { self.sketch.finish() } else { None },
             digest: self.digest.finish(),
             features: self.gate.total,
