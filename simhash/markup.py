@@ -11,6 +11,7 @@ bare `<`.
 """
 
 import re
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
@@ -39,6 +40,17 @@ class MarkupLimits:
     names: int = 30_000
     # <option> elements: the parser goes through the <select> again for each. 11,000: 1 s; 110,000: over 20 s.
     options: int = 10_000
+    # Bytes of memory, about: the page's characters three times over, and the nodes of its tree. 430,000 times
+    # `<div class="a">x</div>` on a line of its own are 9.9 MB, and 490 MB while they are parsed.
+    memory: int = 140_000_000
+
+
+# What a node takes in the parser's tree and in what is extracted from it, at most: resiliparse 2.0.1, measured.
+_ELEMENT_BYTES = 300
+_TEXT_BYTES = 280
+_COMMENT_BYTES = 144
+_ATTRIBUTE_BYTES = 281
+_COPIES_OF_TEXT = 3
 
 
 # The tokenizer of the HTML standard (13.2.5) as one regular expression. Its quantifiers are possessive: it never goes
@@ -249,6 +261,7 @@ def check_markup(html: str, limits: MarkupLimits) -> None:
     _check_options(markup, limits)
     if not _is_flat(markup, limits):
         _check_tree(markup, limits)
+    _check_memory(markup, limits)
 
 
 def _is_small(html: str, limits: MarkupLimits) -> bool:
@@ -307,6 +320,22 @@ def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
             seen.update(map(str.lower, _ATTRIBUTE_NAME.findall(text)))
         if len(seen) > limits.names:
             raise markup.refusal(token, "names", limits.names, len(seen), "different names of tags and attributes")
+
+
+def _check_memory(markup: _Markup, limits: MarkupLimits) -> None:
+    html, labels = markup.html, markup.labels
+    comments = markup.counts[""]
+    elements = len(labels) - comments - sum(count for label, count in markup.counts.items() if label[:1] == "/")
+    texts = html.count(">") - html.count("><")
+    nodes = elements * _ELEMENT_BYTES + texts * _TEXT_BYTES + comments * _COMMENT_BYTES
+    most = limits.memory - _COPIES_OF_TEXT * sys.getsizeof(html) - nodes
+    if sum(map(len, markup.attributes)) // 2 * _ATTRIBUTE_BYTES <= most:
+        return  # an attribute has two characters at least, so these are few enough
+    attributes = sum(len(_ATTRIBUTE_NAME.findall(text)) * count for text, count in Counter(markup.attributes).items())
+    if attributes * _ATTRIBUTE_BYTES > most:
+        found = limits.memory - most + attributes * _ATTRIBUTE_BYTES
+        what = f"bytes for {elements} elements, {texts} texts and {attributes} attributes,"
+        raise markup.refusal(len(labels) - 1, "memory", limits.memory, found, what)
 
 
 def _check_options(markup: _Markup, limits: MarkupLimits) -> None:
