@@ -99,7 +99,8 @@ def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupL
         limits: the costs of parsing beyond which a page is refused.
 
     Raises:
-        PageError: stage "extract": a lone surrogate, markup beyond a limit, or a page that the parser refuses.
+        PageError: stage "extract": a lone surrogate, or markup beyond a limit.
+        MemoryError: as the parser says when it can get no more.
         ProfileError: no such extractor, or its library is not installed.
     """
     require_extractor(extractor)
@@ -109,7 +110,8 @@ def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupL
     try:
         text = EXTRACTORS[extractor](html.replace("\0", ""))
     except HTMLParserException as error:
-        raise PageError("extract", f"{extractor} cannot read this page: {error}") from error
+        # Any text at all is HTML; the parser gives up only when it gets no more memory, and does not say so.
+        raise MemoryError(f"{extractor}: {error}") from error
     return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
 
 

@@ -20,7 +20,7 @@ from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.errors import InputError
 from worker.files import Bench, Outputs, Places, Summary, run_files
-from worker.fingerprinters import Fingerprinters
+from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.inputs import open_input
 from worker.judge import Recipe
 from worker.page import Limits
@@ -33,7 +33,7 @@ REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def pool(request):
-    made = Fingerprinters(Recipe(DEFAULT, "json", LIMITS), request.param, deadline=60.0)
+    made = Fingerprinters(Recipe(DEFAULT, "json", LIMITS), request.param, PageLimits(60.0))
     yield made
     made.close()
 

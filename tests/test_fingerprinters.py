@@ -9,7 +9,7 @@ import pytest
 from simhash.profiles import DEFAULT
 from tests.stream import until
 from worker import judge
-from worker.fingerprinters import CHUNK_PAGES, Fingerprinters
+from worker.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
 from worker.judge import Prepared, Recipe, Rejected
 from worker.page import Limits
 from worker.records import RawRecord, Source
@@ -54,7 +54,7 @@ def outcomes(pool, records):
 
 @pytest.fixture(scope="module")
 def pool():
-    made = Fingerprinters(RECIPE, processes=2, deadline=DEADLINE_SECONDS, prepare=prepare)
+    made = Fingerprinters(RECIPE, processes=2, limits=PageLimits(DEADLINE_SECONDS), prepare=prepare)
     yield made
     made.close()
 
@@ -71,7 +71,7 @@ def test_results_come_in_the_order_of_the_records(pool):
         (b"hang", "TimeoutError", "longer than page_deadline = 2 s, twice"),
         (b"die", "ProcessExpired", "ended its process, twice"),
         (b"leave", "ProcessExpired", "ended its process, twice"),
-        (b"no memory", "MemoryError", "ran out of memory, twice"),
+        (b"no memory", "MemoryError", "needed more memory than page_memory = 167,772,160 bytes, twice"),
     ],
 )
 def test_a_page_that_takes_its_child_down_is_rejected_and_its_neighbours_are_not(pool, value, error, message):
@@ -96,7 +96,7 @@ def test_a_batch_without_records_is_ready_at_once(pool):
 
 def test_close_ends_a_child_that_hangs(tmp_path):
     pid_file = tmp_path / "pid"
-    pool = Fingerprinters(RECIPE, processes=1, deadline=600.0, prepare=prepare)
+    pool = Fingerprinters(RECIPE, processes=1, limits=PageLimits(600.0), prepare=prepare)
     (found,) = outcomes(pool, [good(0)])
     assert isinstance(found, Prepared)
     pool.submit([record(0, b"hang " + bytes(pid_file))])

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from simhash.errors import IndexMigrated
 from simhash.profiles import Profile
-from worker.fingerprinters import Fingerprinters
+from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.judge import Recipe
 from worker.kafka import Session, Slot, largest_messages
 from worker.metrics import Metrics
@@ -42,7 +42,7 @@ def run_consumer(
         profile = configured_profile(settings)
         index = connected_index(settings, profile)
         slot = Slot(settings)
-        fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, deadline=settings.page_deadline)
+        fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
         watch(status, settings.stuck_after)
         parts = Parts(
             settings=settings,
@@ -92,6 +92,11 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
         headers=settings.max_header_bytes,
     )
     return Recipe(profile, settings.page_format, limits)
+
+
+def page_limits(settings: Settings) -> PageLimits:
+    """What one page may take of a child."""
+    return PageLimits(settings.page_deadline, settings.page_memory)
 
 
 @contextmanager

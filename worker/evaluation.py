@@ -28,7 +28,7 @@ from simhash.extract import extract_text
 from simhash.profiles import Signature
 from worker import compression
 from worker.errors import InputError
-from worker.fingerprinters import Fingerprinters, Pending
+from worker.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.inputs import open_input
 from worker.judge import Prepared, Recipe
 from worker.page import decode_page
@@ -37,6 +37,7 @@ from worker.records import RawRecord
 BATCH_PAGES = 128
 BATCHES_AHEAD = 3
 PAIRS_A_TASK = 64
+WAIT_SECONDS = 60.0
 UNKNOWN_LANGUAGE = "unknown"
 Progress = Callable[[int], None]
 """Called with how many more pages (pairs) are done."""
@@ -152,18 +153,20 @@ def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _L
         raise InputError(f"{where}: {error}") from error
 
 
-def fingerprint(corpus: Corpus, recipe: Recipe, processes: int, deadline: float, on_pages: Progress) -> Fingerprinted:
+def fingerprint(
+    corpus: Corpus, recipe: Recipe, processes: int, limits: PageLimits, on_pages: Progress
+) -> Fingerprinted:
     """Signatures of all pages, by the worker's own children."""
-    children = Fingerprinters(recipe, processes, deadline)
+    children = Fingerprinters(recipe, processes, limits)
     done = Fingerprinted()
     try:
         ahead: deque[Pending] = deque()
         for batch in _batches(corpus.records()):
             ahead.append(children.submit(batch))
             if len(ahead) == BATCHES_AHEAD:
-                on_pages(_collect(ahead.popleft(), deadline, done))
+                on_pages(_collect(ahead.popleft(), done))
         while ahead:
-            on_pages(_collect(ahead.popleft(), deadline, done))
+            on_pages(_collect(ahead.popleft(), done))
     finally:
         children.close()
     return done
@@ -180,8 +183,8 @@ def _batches(records: Iterator[RawRecord]) -> Iterator[list[RawRecord]]:
         yield batch
 
 
-def _collect(pending: Pending, deadline: float, done: Fingerprinted) -> int:
-    while not pending.ready(timeout=deadline):
+def _collect(pending: Pending, done: Fingerprinted) -> int:
+    while not pending.ready(WAIT_SECONDS):
         pass
     outcomes = pending.results()
     for outcome in outcomes:

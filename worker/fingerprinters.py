@@ -1,8 +1,12 @@
-"""Child processes that decode, extract and fingerprint: the work that needs a processor, and a deadline that can kill.
+"""Child processes that decode, extract and fingerprint: the work that needs a processor, and limits that can kill.
 
 A parser stuck in native code cannot be interrupted from within its process, so pages are prepared in children. Pages
-travel in chunks; when a chunk takes longer than the deadline or takes its child down, each of its pages is tried once
-more, alone, and the one that fails again is rejected. Results come back in the order of the records.
+travel in chunks; when a chunk takes longer than the deadline, runs out of the memory that a child may have or takes its
+child down, each of its pages is tried once more, alone, and the one that fails again is rejected. Results come back in
+the order of the records.
+
+Memory is limited by the system (RLIMIT_DATA), from the moment on at which a child has loaded what it needs. Where the
+system does not tell what a process has (no /proc), there is no such limit.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 import time
@@ -17,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -26,8 +33,19 @@ from worker.records import RawRecord
 CHUNK_PAGES = 16
 CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
+TRIMMED_BYTES = 1 << 18
+"""After a chunk of so many bytes the child gives back what is free: a small page of many elements takes a lot."""
+WARM_UP = "<p>" + "One page to load by what the others are read: 一頁で足りる, enough for dictionaries. " * 8
 PAGES_PER_CHILD = 200_000
 """A child is replaced after so many pages: native parsers that leak a little never leak much."""
+
+
+class PageLimits(NamedTuple):
+    """What one page may take: seconds, and bytes of memory beyond what a child has when it begins."""
+
+    seconds: float
+    memory: int = 160 << 20
+
 
 Outcome = Prepared | Rejected
 Prepare = Callable[[RawRecord, Recipe], Outcome]
@@ -38,10 +56,11 @@ _given: list[Recipe] = []
 
 
 def _prepare_chunk(records: Sequence[RawRecord], prepare: Prepare) -> list[Outcome]:
-    outcomes = [_prepare_one(record, _given[0], prepare) for record in records]
-    if sum(len(record.value or b"") for record in records) > CHUNK_BYTES:
-        _give_memory_back()
-    return outcomes
+    try:
+        return [_prepare_one(record, _given[0], prepare) for record in records]
+    finally:
+        if sum(len(record.value or b"") for record in records) > TRIMMED_BYTES:
+            _give_memory_back()
 
 
 def _give_memory_back() -> None:
@@ -59,13 +78,23 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
         return Rejected(record.source, "fingerprint", type(error).__name__, f"unexpected failure: {error!r:.500}")
 
 
-def _start_child(recipe: Recipe) -> None:
-    """Leave Ctrl-C to the parent, and never outlive it."""
+def _start_child(recipe: Recipe, memory: int) -> None:
+    """Leave Ctrl-C to the parent, and never outlive it; load all that pages need, and limit what they may take."""
     _given[:] = [recipe]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    recipe.profile.signature_of_html(WARM_UP, b"")
+    _limit_memory(memory)
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process have so many bytes more than it has now."""
+    with suppress(FileNotFoundError):  # no /proc
+        status = Path("/proc/self/status").read_text()
+        now = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData:"))
+        resource.setrlimit(resource.RLIMIT_DATA, (now + more, resource.RLIM_INFINITY))
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
@@ -106,23 +135,23 @@ class Pending:
 
 
 class Fingerprinters:
-    """A pool of `processes` children that prepare records after `recipe`, each page within `deadline` seconds.
+    """A pool of `processes` children that prepare records after `recipe`, each page within `limits`.
 
     Args:
         prepare: what the children do to a record; importable, as it is looked up by its name there.
     """
 
-    def __init__(self, recipe: Recipe, processes: int, deadline: float, prepare: Prepare = prepare) -> None:
+    def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes
         self._prepare = prepare
-        self._deadline = deadline
+        self._limits = limits
         self._pool = ProcessPool(
             max_workers=processes,
             max_tasks=PAGES_PER_CHILD // CHUNK_PAGES,
             initializer=_start_child,
-            initargs=[recipe],
+            initargs=[recipe, limits.memory],
             context=context,
         )
 
@@ -150,14 +179,14 @@ class Fingerprinters:
         self._pool.join()
 
     def _part(self, records: Sequence[RawRecord], alone: bool = False) -> _Part:
-        future = self._pool.schedule(_prepare_chunk, args=[records, self._prepare], timeout=self._deadline)
+        future = self._pool.schedule(_prepare_chunk, args=[records, self._prepare], timeout=self._limits.seconds)
         return _Part(records, future, alone)
 
     def _rejection(self, record: RawRecord, error: BaseException) -> Rejected:
         if isinstance(error, TimeoutError):
-            message = f"took longer than page_deadline = {self._deadline:g} s, twice"
+            message = f"took longer than page_deadline = {self._limits.seconds:g} s, twice"
         elif isinstance(error, MemoryError):
-            message = "ran out of memory, twice"
+            message = f"needed more memory than page_memory = {self._limits.memory:,} bytes, twice"
         else:
             message = f"ended its process, twice: {error}"
         return Rejected(record.source, "extract", type(error).__name__, message, by_chance=True)

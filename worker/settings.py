@@ -180,6 +180,12 @@ class Settings(BaseSettings):
         20.0, gt=0, le=600, description="last resort: a page that takes longer (tried again alone) is a dead letter"
     )
 
+    page_memory: ByteSize = Field(
+        ByteSize(160 << 20),
+        ge=16 << 20,
+        description="last resort: a page that takes more memory to read (tried again alone) is a dead letter",
+    )
+
     # The loop
     batch_pages: int = Field(100, ge=1, le=10_000, description="most pages in one transaction")
     batch_bytes: ByteSize = Field(ByteSize(8 << 20), ge=1, description="about the most bytes in one transaction")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from worker.batch.columns import Row, place, row_of_page, table_of
 from worker.batch.sources import Source
 from worker.files import rejection_line
-from worker.fingerprinters import Fingerprinters, Pending
+from worker.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.inputs import Record
 from worker.judge import Prepared, Recipe, Rejected
 from worker.records import RawRecord
@@ -82,4 +82,4 @@ def _pool(recipe: Recipe, deadline: float) -> Fingerprinters:
 
     It ends with the process that it belongs to (see `worker.fingerprinters`).
     """
-    return Fingerprinters(recipe, processes=1, deadline=deadline)
+    return Fingerprinters(recipe, processes=1, limits=PageLimits(deadline))

@@ -23,14 +23,14 @@ from simhash.tables import Design
 from simhash.tables import design as find_design
 from worker.assessment import Assessment, Bench, as_json, assess, with_common_substrings
 from worker.cli.options import LOGGING, settings_of, settings_options
-from worker.consumer import recipe
+from worker.consumer import page_limits, recipe
 from worker.designs import design_for
 from worker.errors import InputError, SettingsError
 from worker.evaluation import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
 from worker.settings import Settings
 from worker.stores import configured_design, configured_profile
 
-NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", *LOGGING)
+NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", "page_memory", *LOGGING)
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 OUT = click.Path(path_type=Path, dir_okay=False)
@@ -164,7 +164,7 @@ def _assessment(order: Order, settings: Settings, name: str, console: Console) -
         task = bar.add_task(f"{name}: fingerprints", total=len(order.corpus.ids))
         told = recipe(settings, profile)
         made = fingerprint(
-            order.corpus, told, settings.processes, settings.page_deadline, lambda pages: bar.advance(task, pages)
+            order.corpus, told, settings.processes, page_limits(settings), lambda pages: bar.advance(task, pages)
         )
         bar.add_task(f"{name}: all pairs", total=None)
         known = order.truth.known([signature.digest for signature in made.signatures])

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from simhash.index import safekeeping
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say, show
-from worker.consumer import recipe, stop_on_signals
+from worker.consumer import page_limits, recipe, stop_on_signals
 from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
 from worker.files import Bench, Outputs, Places, Summary, run_files
@@ -39,6 +39,7 @@ NAMES = (
     "max_page_bytes",
     "max_url_bytes",
     "page_deadline",
+    "page_memory",
     *LOGGING,
 )
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
@@ -152,7 +153,7 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
         index = connected_index(settings, profile, client)
         outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
-        fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, settings.page_deadline)
+        fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
         on_progress = stack.enter_context(_progress(inputs, console))
         summary = run_files(inputs, outputs, Bench(profile, index, fingerprinters), stopping, on_progress)
