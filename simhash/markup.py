@@ -13,6 +13,7 @@ bare `<`.
 import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -51,6 +52,7 @@ _TEXT_BYTES = 280
 _COMMENT_BYTES = 144
 _ATTRIBUTE_BYTES = 281
 _COPIES_OF_TEXT = 3
+TOKENS_AT_ONCE = 10_000
 
 
 # The tokenizer of the HTML standard (13.2.5) as one regular expression. Its quantifiers are possessive: it never goes
@@ -230,21 +232,35 @@ class _Markup:
 
     @classmethod
     def of(cls, html: str, most: int) -> "_Markup":
-        """The first `most` tokens; beyond them a page is refused anyway."""
-        if html.count("<") > most:
-            tokens = [match.groups("") for match in islice(_TOKEN.finditer(html), most)]
-        else:
-            tokens = _TOKEN.findall(html)
-        labels = [
-            (end or ("=" + name if rest and not script and not raw else name)).lower()
-            for end, name, script, raw, _, rest in tokens
-        ]
-        return cls(html, labels, [token[4] for token in tokens], [token[5] for token in tokens], Counter(labels))
+        """The first `most` tokens; beyond them a page is refused anyway. Equal strings are kept once."""
+        labels: list[str] = []
+        attributes: list[str] = []
+        texts: list[str] = []
+        once: dict[str, str] = {}
+        for tokens in _tokens(html, most):
+            named = (
+                (end or ("=" + name if rest and not script and not raw else name)).lower()
+                for end, name, script, raw, _, rest in tokens
+            )
+            labels += [once.setdefault(label, label) for label in named]
+            attributes += [once.setdefault(token[4], token[4]) for token in tokens]
+            texts += [once.setdefault(token[5], token[5]) for token in tokens]
+        return cls(html, labels, attributes, texts, Counter(labels))
 
     def refusal(self, token: int, limit: str, most: int, found: int, what: str) -> PageError:
         """The error that blames the token of that number; its position is looked up only now."""
         position = next(islice(_TOKEN.finditer(self.html), token, None)).start()
         return PageError("extract", f"markup limit {limit} = {most}: {found} {what} at character {position}")
+
+
+def _tokens(html: str, most: int) -> Iterator[list[tuple[str, ...]]]:
+    """The groups of the first `most` tokens, so many together that they take little memory."""
+    if html.count("<") <= TOKENS_AT_ONCE:
+        yield _TOKEN.findall(html)
+        return
+    found = islice(_TOKEN.finditer(html), most)
+    while tokens := [match.groups("") for match in islice(found, TOKENS_AT_ONCE)]:
+        yield tokens
 
 
 def check_markup(html: str, limits: MarkupLimits) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from simhash.index import Partition
@@ -31,6 +32,11 @@ class Batch:
     received: Sequence[Received]
     pending: Pending
     lost: set[Partition] = field(default_factory=set)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of its records' values."""
+        return sum(len(each.record.value or b"") for each in self.received)
 
     def items(self) -> list[Item]:
         """The records with their outcomes; only once `pending` is ready."""

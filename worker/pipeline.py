@@ -11,7 +11,7 @@
 
 The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its
 first decision. On failure the transaction is aborted, the consumer goes back, and all is read again.
-While one batch is judged and committed, the next is being prepared: `DEPTH` batches are under way.
+While one batch is judged and committed, the next is being prepared: up to `DEPTH` batches are under way.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEPTH = 3
+LADEN = 1.5
+"""Batches may have so many times `batch_bytes` together: two full ones, but only one page of the largest."""
 IDLE_POLL_SECONDS = 0.5
 RESULT_WAIT_SECONDS = 0.1
 HUNGRY_WAIT_SECONDS = 0.01
@@ -153,8 +155,7 @@ class Pipeline:
             self._housekeeping()
             try:
                 self._fill()
-                full = len(self._under_way) >= DEPTH
-                self._settle_oldest(RESULT_WAIT_SECONDS if full else HUNGRY_WAIT_SECONDS)
+                self._settle_oldest(RESULT_WAIT_SECONDS if self._full() else HUNGRY_WAIT_SECONDS)
             except BatchAborted as error:
                 self._read_again()
                 self._back_off(error)
@@ -172,16 +173,21 @@ class Pipeline:
     # Poll --------------------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Poll until `DEPTH` batches are under way or nothing more is there."""
-        if len(self._under_way) >= DEPTH:
+        """Poll until enough is under way or nothing more is there."""
+        if self._full():
             self._stay_in_group()
-        while len(self._under_way) < DEPTH:
+        while not self._full():
             self._polled_at = time.monotonic()
             timeout = 0.0 if self._under_way else IDLE_POLL_SECONDS
             polled = self._session.poll(timeout, self._settings.batch_pages)
             self._absorb(polled)
             if not polled.received:
                 return
+
+    def _full(self) -> bool:
+        """Whether enough is under way: `DEPTH` batches, or so many bytes that memory matters more."""
+        size = sum(batch.size for batch in self._under_way)
+        return len(self._under_way) >= DEPTH or size >= LADEN * self._settings.batch_bytes
 
     def _stay_in_group(self) -> None:
         """Poll for no records: who does not poll for minutes, while pages hang till their deadline, is thrown out."""

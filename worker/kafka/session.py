@@ -32,9 +32,10 @@ from worker.settings import Settings
 
 PRODUCER_BATCH_BYTES = 256 << 10
 LINGER_MS = 5
-FETCH_BYTES = 16 << 20
-PARTITION_FETCH_BYTES = 8 << 20
-"""Several batches of one partition at once: the fingerprinters must not wait for the next fetch."""
+FETCH_BYTES = 8 << 20
+PARTITION_FETCH_BYTES = 4 << 20
+"""Several batches of one partition at once: the fingerprinters must not wait for the next fetch. The client holds what
+was fetched a few times over."""
 CLOSE_SECONDS = 5
 MOST_SLOTS = 1000
 
