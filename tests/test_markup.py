@@ -95,6 +95,23 @@ def test_too_many_elements_are_refused_those_opened_again_included(html: str) ->
     assert f"elements = {LIMITS.elements}: " in refusal(html)
 
 
+LINE = '<div class="a">x</div>\n'
+
+
+def test_a_tree_that_would_take_too_much_memory_is_refused() -> None:
+    check_markup(LINE * 110_000, LIMITS)
+    message = refusal(LINE * 130_000)
+    assert re.search(
+        r"memory = 140000000: 1\d{8} bytes for 130000 elements, 260000 texts and 130000 attributes", message
+    )
+
+
+def test_characters_count_as_memory_at_the_width_that_they_have() -> None:
+    page = LINE * 90_000 + " " * 5_000_000
+    check_markup(page, LIMITS)
+    assert "memory = 140000000: " in refusal(page + "\U0001f600")
+
+
 ATTRIBUTED = {
     "100,000 attributes in one tag": f"<div{attributes(100_000)}>",
     "100,000 attributes in one end tag": f"<div></div{attributes(100_000)}>",

@@ -35,6 +35,9 @@ CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
 TRIMMED_BYTES = 1 << 18
 """After a chunk of so many bytes the child gives back what is free: a small page of many elements takes a lot."""
+LARGE_BLOCK_BYTES = 1 << 19
+_M_MMAP_THRESHOLD = -3
+"""Of <malloc.h>."""
 WARM_UP = "<p>" + "One page to load by what the others are read: 一頁で足りる, enough for dictionaries. " * 8
 PAGES_PER_CHILD = 200_000
 """A child is replaced after so many pages: native parsers that leak a little never leak much."""
@@ -69,6 +72,15 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _give_large_blocks_back() -> None:
+    """Have blocks above LARGE_BLOCK_BYTES returned to the system as soon as they are free.
+
+    The C library would learn from the first of them to keep all of up to 32 MB, with holes between.
+    """
+    with suppress(AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
 def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome:
     try:
         return prepare(record, recipe)
@@ -81,6 +93,7 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
 def _start_child(recipe: Recipe, memory: int) -> None:
     """Leave Ctrl-C to the parent, and never outlive it; load all that pages need, and limit what they may take."""
     _given[:] = [recipe]
+    _give_large_blocks_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -142,6 +155,7 @@ class Fingerprinters:
     """
 
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
+        _give_large_blocks_back()  # the parent holds each page a few times over, too
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes

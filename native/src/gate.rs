@@ -161,6 +161,10 @@ struct Repeated {
 
 impl Repeated {
     fn add(&mut self, feature: u64) {
+        if self.features.len() == self.features.capacity() {
+            // A quarter, where `push` would double: a child may not have as much memory as that.
+            self.features.reserve_exact(self.features.len() / 4);
+        }
         self.features.push(feature);
         if self.features.len() >= self.sort_at {
             self.tidy();
