@@ -27,7 +27,8 @@ import redis
 from deploy.local.stores import RedisServer
 from simhash.errors import IndexFault
 from simhash.index import Entry, Relation, Unique
-from simhash.index.redis import RedisIndex, open_index
+from simhash.index.opening import open_index
+from simhash.index.redis import RedisIndex
 from simhash.index.safekeeping import Durability
 from simhash.tables import design
 

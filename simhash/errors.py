@@ -21,7 +21,7 @@
         │   └── IndexMigrated        it has another generation now: open it again
         └── StaleObservation     a page whose verdict is committed already was handed in again
 
-Errors of drivers are translated into these at the edge (`simhash/index/redis.py`), so no caller imports a driver to
+Errors of drivers are translated into these at the edge (`simhash/index/faults.py`), so no caller imports a driver to
 catch its errors. `retriable` is an attribute of the class: the same call may succeed later without anybody's doing.
 """
 

@@ -14,9 +14,9 @@ from simhash.index.cluster import (
     open_cluster_index,
     opened_on_cluster_for_import,
 )
+from simhash.index.opening import existing_index, open_index
 from simhash.index.operations import Operations, Store
 from simhash.index.primary import PrimaryOperations, opened_for_import
-from simhash.index.redis import existing_index, open_index
 
 KINDS = ["primary", "cluster"]
 FOR_EVER = Retention()

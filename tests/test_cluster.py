@@ -20,7 +20,7 @@ from simhash.index.cluster import (
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.cluster.placement import GROUPS, SLOTS, group_tags
 from simhash.index.memory import MemoryIndex
-from simhash.index.redis import open_index
+from simhash.index.opening import open_index
 from simhash.tables import design
 from tests.crowded_cluster import (
     Crashed,

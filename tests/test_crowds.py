@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from simhash.index import Retention, Unique
-from simhash.index.redis import existing_index, open_index
+from simhash.index.opening import existing_index, open_index
 from simhash.index.surroundings import Reading
 from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary

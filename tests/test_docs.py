@@ -133,6 +133,7 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
     }
     names = {str(path.relative_to(ROOT)) for path in users}
     assert names <= {
+        "simhash/index/opening.py",
         "simhash/index/redis.py",
         "simhash/index/faults.py",
         "simhash/index/server.py",

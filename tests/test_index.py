@@ -13,7 +13,7 @@ from simhash.index.calls import CallSize
 from simhash.index.cluster import open_cluster_index
 from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
-from simhash.index.redis import existing_index, open_index
+from simhash.index.opening import existing_index, open_index
 from simhash.tables import NAMES, design
 from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
 

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
 from simhash.index.cluster import open_cluster_index
-from simhash.index.redis import open_index
+from simhash.index.opening import open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
 from simhash.index.takedowns import Found
 from simhash.index.transfer import exported, loaded

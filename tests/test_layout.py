@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation
 from simhash.index.layout import Layout, bucket_bits
-from simhash.index.redis import existing_index, open_index
+from simhash.index.opening import existing_index, open_index
 from simhash.index.tail import URL_HEADS, packed, unpacked
 from simhash.tables import NAMES, design
 from tests.pages import relation

@@ -12,7 +12,7 @@ from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
 from simhash.index.migration import Migration
-from simhash.index.redis import existing_index, open_index
+from simhash.index.opening import existing_index, open_index
 from simhash.index.takedowns import Found, take_down
 from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, relation, summary

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.layout import Layout, bucket_bits
-from simhash.index.redis import open_index
+from simhash.index.opening import open_index
 from simhash.planning.allocation import listpack_score, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory

@@ -13,7 +13,7 @@ from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.layout import bucket_bits
-from simhash.index.redis import existing_index
+from simhash.index.opening import existing_index
 from simhash.tables import design
 from tests.backends import KINDS, Backend
 from tests.crowded_cluster import Crashed, HalfWriting

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from simhash.index import Retention
 from simhash.index.checking import check
-from simhash.index.redis import EXPIRE_PER_PAGE, open_index
+from simhash.index.opening import open_index
+from simhash.index.redis import EXPIRE_PER_PAGE
 from simhash.index.takedowns import Found, take_down
 from simhash.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary

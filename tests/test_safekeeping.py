@@ -8,7 +8,7 @@ import redis
 
 from simhash.errors import IndexLost, IndexServerChanged
 from simhash.index import Unique
-from simhash.index.redis import open_index
+from simhash.index.opening import open_index
 from simhash.index.safekeeping import Durability, Receipt, receipt_in
 from simhash.tables import design
 from tests.pages import crowd, relation

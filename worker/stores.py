@@ -22,9 +22,10 @@ from simhash.index.cluster import (
     opened_on_cluster_for_import,
     translated_on_cluster,
 )
+from simhash.index.opening import existing_index, open_index
 from simhash.index.operations import Operations, Store
 from simhash.index.primary import PrimaryOperations, opened_for_import
-from simhash.index.redis import RedisIndex, existing_index, open_index
+from simhash.index.redis import RedisIndex
 from simhash.index.rows import IndexRow
 from simhash.index.safekeeping import Durability
 from simhash.index.server import encoding_advice
@@ -163,7 +164,7 @@ def connected_index(
     """Open, or create, the configured index: on one primary, or on a Redis Cluster if the URL names one.
 
     Raises:
-        SettingsError, IndexFault: see `simhash.index.redis.open_index`.
+        SettingsError, IndexFault: see `simhash.index.opening.open_index`.
     """
     index = _opened(settings, profile, client)
     if settings.base is not None:
@@ -197,7 +198,7 @@ def found_index(settings: Settings) -> RedisIndex | ClusterIndex:
     """The index that the settings name, as it is, whatever it was made with.
 
     Raises:
-        SettingsError, IndexFault: see `simhash.index.redis.existing_index`.
+        SettingsError, IndexFault: see `simhash.index.opening.existing_index`.
     """
     if on_cluster(settings):
         return existing_cluster_index(connect_cluster(settings), settings.index_name)

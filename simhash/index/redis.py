@@ -1,7 +1,7 @@
 """The index in Redis: one script call judges a batch, atomically.
 
-`layout` says what lies where; the files of `script` are the judgement; this file opens an index, checks the server it
-lies on, and translates between entries and the script's bytes. `safekeeping` knows whether Redis still has what it got.
+`layout` says what lies where; the files of `script` are the judgement; this file translates between entries and the
+script's bytes. `opening` opens an index; `safekeeping` knows whether Redis still has what it got.
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ from simhash.index.interface import (
     Partition,
     Position,
     Record,
-    Relation,
     Retention,
     Unique,
 )
-from simhash.index.layout import OFFSET_BYTES, Layout, bucket_bits, literal, untagged
+from simhash.index.layout import OFFSET_BYTES, Layout, literal, untagged
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.index.server import check_server
-from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
 from simhash.index.surroundings import Reading, Surroundings
 
 CALL_WORK = 3500
@@ -49,7 +47,6 @@ CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
 _PARTS = ("call", "bits", "records", "retention", "judging", "crowds", "journals", "batch")
-_json = msgspec.json.Encoder(order="sorted")
 
 
 class Known(NamedTuple):
@@ -64,7 +61,7 @@ class Known(NamedTuple):
 
 
 class RedisIndex:
-    """See `simhash.index.interface.Index`. Made by `open_index`.
+    """See `simhash.index.interface.Index`. Made by `simhash.index.opening.open_index`.
 
     Args:
         client: a connection; answers as bytes.
@@ -353,75 +350,6 @@ class RedisIndex:
         wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         numbers = {partition: number for number, partition in enumerate(wanted, start=1)}
         return numbers, [(self._layout.journal(p), committed.get(p, -1)) for p in wanted]
-
-
-def open_index(
-    client: redis.Redis,
-    name: str,
-    profile: Mapping[str, object],
-    relation: Relation,
-    capacity: int,
-    retention: Retention = Retention(),
-    clock: Callable[[], int] | None = None,
-    adopt_design: bool = True,
-    durability: Durability = Durability(),
-) -> RedisIndex:
-    """Open the index called `name`, creating it when there is none.
-
-    Args:
-        profile, relation, capacity: what to create it with; an existing index must have the same profile and reach.
-        adopt_design: take an existing index's permutation design instead of refusing another one.
-
-    Raises:
-        IndexMismatch: it was made with something else; the message says what differs.
-        IndexMisconfigured: the server would drop keys, or is a cluster.
-        IndexUnreachable: nobody answers.
-    """
-    with translated():
-        check_server(client)
-        spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
-        stored = _create(client, name, spec)
-        found = spec_of(stored, name)
-        refuse_frozen(stored)
-        refuse_differences(name, found, spec, adopt_design)
-        return RedisIndex(client, name, found, stored["generation"], retention, clock, durability, stored.get("keys"))
-
-
-def existing_index(client: redis.Redis, name: str) -> RedisIndex:
-    """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
-
-    Raises:
-        IndexMismatch: there is no such index, or it is of another format.
-        IndexUnreachable: nobody answers.
-    """
-    with translated():
-        stored = _meta(client, name)
-        if not stored:
-            raise IndexMismatch(f"there is no index {name!r} on this Redis")
-        refuse_frozen(stored)
-        return RedisIndex(client, name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
-
-
-def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:
-    """Write the meta hash if there is none, as one step; return what is stored."""
-    key = f"{name}:meta"
-    fields = fields_of(spec)
-    with client.pipeline() as pipe:
-        while True:
-            try:
-                pipe.watch(key)
-                if not pipe.exists(key):
-                    pipe.multi()
-                    pipe.hset(key, mapping=fields)
-                    pipe.execute()
-                break
-            except redis.WatchError:
-                continue
-    return _meta(client, name)
-
-
-def _meta(client: Any, name: str) -> dict[str, str]:
-    return {k.decode(): v.decode() for k, v in client.hgetall(f"{name}:meta").items()}
 
 
 def _or_minus_one(value: int | None) -> int:

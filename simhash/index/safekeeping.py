@@ -57,7 +57,7 @@ def receipt_in(text: str) -> Receipt | None:
 
 
 class Safekeeping:
-    """See the module. Raises the driver's errors: `simhash.index.redis.translated` knows those of the script.
+    """See the module. Raises the driver's errors: `simhash.index.faults.translated` knows those of the script.
 
     Args:
         client: a connection; answers as bytes. Where replicas are waited for, it is exchanged for one that has a single

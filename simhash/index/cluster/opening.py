@@ -34,7 +34,7 @@ def open_cluster_index(
     adopt_design: bool = True,
     durability: Durability = Durability(),
 ) -> ClusterIndex:
-    """Open the index called `name`, creating it when there is none; as `simhash.index.redis.open_index`.
+    """Open the index called `name`, creating it when there is none; as `simhash.index.opening.open_index`.
 
     Raises:
         IndexMismatch: it was made with something else; the message says what differs.
