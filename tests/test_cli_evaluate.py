@@ -121,6 +121,15 @@ def test_histograms_are_of_all_pairs(files: Path) -> None:
         }
 
 
+def test_files_from_windows_are_read(files: Path) -> None:
+    """A byte order mark, and lines that end in CR and LF."""
+    lines = (files / "pages.jsonl").read_text().splitlines()
+    (files / "pages.jsonl").write_bytes(b"\xef\xbb\xbf" + "".join(line + "\r\n" for line in lines).encode())
+    pairs = "".join(json.dumps(each) + "\r\n" for each in PAIRS)
+    (files / "pairs.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + pairs.encode()))
+    assert rows(files)[0]["recall_080"] == 1.0
+
+
 def test_labels_override_the_similarity(files: Path) -> None:
     labels = files / "labels.jsonl"
     labels.write_text(json.dumps({"a": "changed", "b": "original", "label": "different"}) + "\n")

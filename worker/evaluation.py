@@ -9,6 +9,7 @@ one JSON object a line, plain, .gz or .zst; unknown fields are ignored:
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -148,7 +149,7 @@ def _lines(path: Path, kind: type[_Line]) -> Iterator[_Line]:
 
 def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _Line:
     try:
-        return decoder.decode(line)
+        return decoder.decode(line.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{where}: {error}") from error
 
