@@ -41,6 +41,7 @@ def run_consumer(
     with stop_on_signals() as stopping:
         profile = configured_profile(settings)
         index = connected_index(settings, profile)
+        largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
         slot = Slot(settings)
         fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
         watch(status, settings.stuck_after)
