@@ -102,7 +102,7 @@ def test_the_command_runs_what_it_is_told_and_writes_the_figures(
 
 
 def test_compressed_tables_are_measured_beside_other_codes(report: Report, tmp_path: Path) -> None:
-    sizes = compressed.Sizes(stored=(2_000,), singles=5, batch=50, checked=5)
+    sizes = compressed.Sizes(stored=(2_000,), singles=5, together=(50,), checked=5)
     compressed.run(report, sizes, tmp_path)
     values = {figure.name: figure.value for figure in report.figures}
     entropy, ours = values["entropy (2,000)"], values["a table's file (2,000)"]

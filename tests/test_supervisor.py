@@ -11,10 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import descendants, wait_until_gone
 from tests.stream import ROOT, Stream, json_page, texts, until
+from worker.supervisor import ConsumersCollector
 
 
 def free_port():
@@ -112,3 +115,13 @@ def test_a_consumer_that_needs_an_operator_ends_all(stream):
     )
     refused = Supervisor(again)
     assert refused.process.wait(60) == 6
+
+
+def test_metrics_of_a_consumer_that_is_just_starting_are_read_a_moment_later(tmp_path, monkeypatch):
+    """Its file is there, and still empty."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ConsumersCollector(str(tmp_path)))
+    file = tmp_path / "counter_1.db"
+    file.touch()
+    monkeypatch.setattr("worker.supervisor.time.sleep", lambda _: MmapedDict(str(file)).close())
+    assert list(registry.collect()) == []

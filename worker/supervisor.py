@@ -10,15 +10,19 @@ import logging
 import multiprocessing
 import os
 import signal
+import struct
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
+from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 from worker import http, logs
 from worker.consumer import check, run_consumer, stop_on_signals
@@ -34,8 +38,28 @@ LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
 """A consumer that ran for this long failed by chance: it is started again as soon as a new one."""
 STOP_SECONDS = 30.0
+COLLECT_TRIES, COLLECT_PAUSE_SECONDS = 5, 0.05
 NEEDS_OPERATOR = range(2, UNREACHABLE_EXIT_CODE)
 """Exit codes that a restart does not mend (see worker.errors)."""
+
+
+class ConsumersCollector(Collector):
+    """The metrics of all consumers, from the files that they share in a directory.
+
+    A file that a consumer is making just now cannot be read yet, but a moment later.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._files: Any = MultiProcessCollector(None, directory)  # its types are not given
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics, summed or as their kinds want it."""
+        for _ in range(COLLECT_TRIES - 1):
+            try:
+                return list(self._files.collect())
+            except (struct.error, RuntimeError, ValueError):
+                time.sleep(COLLECT_PAUSE_SECONDS)
+        return list(self._files.collect())
 
 
 @dataclass
@@ -59,7 +83,7 @@ def supervise(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="simhash-dedup-metrics-") as directory, stop_on_signals() as stopping:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory  # read by the children when they import the client
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, directory)
+        registry.register(ConsumersCollector(directory))
         statuses = [Status() for _ in range(settings.processes)]
         server = http.serve(settings.metrics_address, registry, statuses, settings.stuck_after)
         consumers: list[_Consumer] = []
