@@ -83,8 +83,13 @@ def test_a_match_that_is_stored_meanwhile_is_found(client, name, monkeypatch, sp
 
 
 @pytest.mark.usefixtures("small_crowds")
-def test_a_match_that_is_forgotten_meanwhile_is_none(client, name, monkeypatch):
-    """The oldest match goes; the next one, also there when the crowd was read, takes its place; then none is left."""
+@pytest.mark.parametrize("named", [100, 1])
+def test_a_match_that_is_forgotten_meanwhile_is_none(client, name, monkeypatch, named):
+    """The oldest match goes; the next one, also there when the crowd was read, takes its place; then none is left.
+
+    Where only the oldest was named to the script, the crowd is read again.
+    """
+    monkeypatch.setattr("simhash.index.surroundings.MOST_MATCHES", named)
     rule = relation(design("4"))
     index = open_index(client, name, {}, rule, 10, Retention(max_documents=12))
     other = open_index(client, name, {}, rule, 10, Retention(max_documents=12))
