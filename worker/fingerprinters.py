@@ -107,7 +107,9 @@ def _limit_memory(more: int) -> None:
     with suppress(FileNotFoundError):  # no /proc
         status = Path("/proc/self/status").read_text()
         now = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData:"))
-        resource.setrlimit(resource.RLIMIT_DATA, (now + more, resource.RLIM_INFINITY))
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = now + more if most == resource.RLIM_INFINITY else min(now + more, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:

@@ -73,7 +73,7 @@ class Reading:
         since = stretch(self._inside, 0, 1).seq
         met = set(self.near(entry.fingerprint))
         banded = set(self._near_by_band(entry.fingerprint, entry.verifier)) - met
-        since = self._catch_up(entry, entry.fingerprint, since, met, banded)
+        since = self._catch_up(entry.fingerprint, since, met, banded)
         found = sorted(
             (record.seq, near, near in banded)
             for near, record in self.records([*met, *banded])
@@ -105,7 +105,7 @@ class Reading:
         meet = not banded or relation.shares_band(entry.verifier, record.verifier)
         return meet and relation.verified(entry.verifier, record.verifier)
 
-    def _catch_up(self, entry: Entry, own: int, since: int, met: set[int], banded: set[int]) -> int:
+    def _catch_up(self, own: int, since: int, met: set[int], banded: set[int]) -> int:
         """Add what was stored after number `since`, until few are left; the number up to which they are added."""
         while True:
             newer = stretch(self._inside, since + 1, STEP)

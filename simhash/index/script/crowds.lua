@@ -48,8 +48,8 @@ local function judge_read(page)
   if not own_seq then
     local last = asked.read.last
     if last >= 0 and not (oldest_seq and oldest_seq <= last) then return nil end
-    local newer_count = not (oldest_seq and oldest_seq <= asked.read.since)
-    if newer_count and not consider_newer(page) then return nil end
+    local is_oldest = oldest_seq and oldest_seq <= asked.read.since   -- whatever was stored meanwhile is younger
+    if not is_oldest and not consider_newer(page) then return nil end
   end
   local known = verdict()
   if known then return known end
