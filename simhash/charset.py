@@ -118,7 +118,7 @@ _MULTI_BYTE = frozenset(("big5", "euc-jp", "euc-kr", "gb18030", "gbk", "shift_ji
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A page's text, free of NUL and lone surrogates, and the WHATWG name of the charset that it was in."""
+    """A page's text, free of lone surrogates, and the WHATWG name of the charset that it was in."""
 
     text: str
     encoding: str
@@ -184,7 +184,7 @@ def _read(raw: bytes, reading: _Reading) -> str:
     controls = _count(_CONTROL, text)
     if controls > MAX_CONTROL_SHARE * len(text):
         raise UnicodeError(f"{controls} control characters among {len(text)}")
-    return text.replace("\0", "").removeprefix("\ufeff")
+    return text.removeprefix("\ufeff")
 
 
 def _count(pattern: re.Pattern[str], text: str) -> int:

@@ -205,8 +205,9 @@ def test_what_is_no_text_is_refused_naming_what_was_tried(raw: bytes, declared: 
     assert refused.value.stage == "decode"
 
 
-def test_a_stray_nul_is_dropped_and_many_are_refused() -> None:
-    assert decode(page(GERMAN).replace("Netzes", "Net\0zes").encode()).text == page(GERMAN)
+def test_a_stray_nul_stays_and_many_are_refused() -> None:
+    stray = page(GERMAN).replace("Netzes", "Net\0zes")
+    assert decode(stray.encode()).text == stray
     with pytest.raises(PageError, match="control characters"):
         decode(b"<p>a\0b\0c\0d</p>")
 
@@ -223,9 +224,7 @@ def test_an_empty_page_is_an_empty_text() -> None:
 @given(raw=st.binary(max_size=400), declared=st.none() | st.sampled_from([charset[3] for charset in CHARSETS]))
 def test_any_bytes_give_clean_text_or_a_page_error(raw: bytes, declared: str | None) -> None:
     with contextlib.suppress(PageError):
-        text = decode(raw, declared).text
-        assert "\0" not in text
-        text.encode("utf-8")
+        decode(raw, declared).text.encode("utf-8")
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=200))

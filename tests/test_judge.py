@@ -67,9 +67,15 @@ def test_pages_without_text_match_on_their_raw_bytes_only(index):
         assert (verdict.fingerprint, verdict.verifier, verdict.features) == (None, None, 0)
 
 
-def test_nul_bytes_are_no_part_of_the_text(index):
-    plain, with_nul = verdicts(index, prepared(1, html="<p>a text"), prepared(2, html="<p>a \0text\0"))
-    assert with_nul.match.url == plain.url
+@pytest.mark.parametrize("content", [{"html": "<p>a \0text"}, {"text": "<p>a \0text"}], ids=["html", "text"])
+def test_a_page_with_nul_is_refused_naming_the_place(content):
+    found = prepared(1, **content)
+    assert (found.stage, found.message) == ("decode", "NUL, U+0000, at character 5 of 10: the page is no text")
+
+
+def test_nul_in_the_bytes_of_a_page_is_refused_too():
+    raw = Page("http://x/", b"<p>a text" + b"\0" * 7, is_html=True)
+    assert prepare(RawRecord(Source("p", 0, 1, None), None, b"", raw), RECIPE).stage == "decode"
 
 
 def test_a_charset_that_lies_does_not_change_the_text(index):

@@ -21,7 +21,6 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from simhash.charset import decode as decode_charset
 from simhash.errors import PageError
 from simhash.evaluation import Found, common_share
 from simhash.evaluation.truth import Pair
@@ -31,7 +30,7 @@ from worker import compression
 from worker.errors import InputError
 from worker.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.inputs import open_input
-from worker.judge import Prepared, Recipe
+from worker.judge import Prepared, Recipe, characters_of
 from worker.page import decode_page
 from worker.records import RawRecord
 
@@ -227,8 +226,8 @@ def text_of(record: RawRecord, recipe: Recipe) -> str:
     """The main text of a page, as it is fingerprinted; empty where the page is rejected."""
     try:
         page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
-        content = page.content if isinstance(page.content, str) else decode_charset(page.content, page.charset).text
-        return extract_text(content, recipe.profile.extractor) if page.is_html else content
+        characters = characters_of(page)
+        return extract_text(characters, recipe.profile.extractor) if page.is_html else characters
     except PageError:
         return ""
 

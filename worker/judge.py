@@ -95,7 +95,7 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     profile = recipe.profile
     start = time.perf_counter()
     page = _page(record, recipe)
-    characters = _characters(page)
+    characters = characters_of(page)
     decoded = time.perf_counter()
     text = extract_text(characters, profile.extractor) if page.is_html else characters
     extracted = time.perf_counter()
@@ -113,10 +113,17 @@ def _page(record: RawRecord, recipe: Recipe) -> Page:
     return decode_page(record.key, record.value, recipe.page_format, recipe.limits)
 
 
-def _characters(page: Page) -> str:
-    if isinstance(page.content, str):
-        return page.content
-    return decode_charset(page.content, page.charset).text
+def characters_of(page: Page) -> str:
+    """A page's content, decoded.
+
+    Raises:
+        PageError: stage "decode": no charset explains its bytes, or it holds NUL, which no text does.
+    """
+    content = page.content
+    characters = content if isinstance(content, str) else decode_charset(content, page.charset).text
+    if (where := characters.find("\0")) >= 0:
+        raise PageError("decode", f"NUL, U+0000, at character {where:,} of {len(characters):,}: the page is no text")
+    return characters
 
 
 def judge(
