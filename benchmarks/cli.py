@@ -89,7 +89,8 @@ def main(
     """Measure speed and memory beside limits and peers, all in this run.
 
     Each figure stands with its spread over the runs and with the load of the machine: on a busy machine compare the
-    processor times, not the rates. In full it takes about a quarter of an hour, most of it to fill the indexes.
+    processor times, not the rates. With a million documents stored it takes the better part of an hour, most of
+    it to fill the indexes.
     """
     report = Report(Console())
     described = machine.description()

@@ -49,20 +49,19 @@ class Sizes:
     """How much is measured.
 
     Attributes:
-        stored: how many documents are stored when it is measured, rising.
-        peer_stored: the same for peers; datasketch takes minutes for 100,000.
+        stored: how many documents are stored when it is measured, here and in the peers, rising. With a million,
+            datasketch takes ten minutes to fill and 6 GB of Redis.
         runs: timed rounds of `calls` batches.
         singles: pages judged one by one in each round.
     """
 
     stored: tuple[int, ...] = (100_000, 1_000_000)
-    peer_stored: int = 100_000
     runs: int = 5
     calls: int = 20
     singles: int = 1000
 
 
-QUICK = Sizes(stored=(2_000,), peer_stored=500, runs=3, calls=3, singles=100)
+QUICK = Sizes(stored=(2_000,), runs=3, calls=3, singles=100)
 
 
 class RecordingConnection(redis.Connection):
@@ -110,7 +109,10 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
     server.start()
     try:
         costs = [cost for label in DESIGNS for cost in measured(report, sizes, server, label)]
-        _compare(report, costs, _datasketch(report, sizes, server), _simhash_index(report, sizes))
+        for stored in sizes.stored:
+            ours = [cost for cost in costs if cost.stored == stored]
+            theirs = _datasketch(report, sizes, server, stored), _simhash_index(report, sizes, stored)
+            _compare(report, stored, ours, *theirs)
     finally:
         server.kill()
 
@@ -327,22 +329,22 @@ def _emptied(server: RedisServer) -> Iterator[redis.Redis]:
 # Peers -----------------------------------------------------------------------------------------------------------
 
 
-def _datasketch(report: Report, sizes: Sizes, server: RedisServer) -> Cost:
+def _datasketch(report: Report, sizes: Sizes, server: RedisServer, stored: int) -> Cost:
     report.heading("index, datasketch's MinHashLSH on the same Redis (128 permutations, threshold 0.8)")
-    report.progress(f"storing {sizes.peer_stored:,} pages in its insertion session")
-    options = _peer_options(sizes) | {"host": "127.0.0.1", "port": server.port}
+    report.progress(f"storing {stored:,} pages in its insertion session")
+    options = _peer_options(sizes, stored) | {"host": "127.0.0.1", "port": server.port}
     with _emptied(server):
         return _peer_cost(report, "datasketch", peers.run("datasketch_lsh", options, report.progress))
 
 
-def _simhash_index(report: Report, sizes: Sizes) -> Cost:
+def _simhash_index(report: Report, sizes: Sizes, stored: int) -> Cost:
     report.heading("index, 1e0ng's SimhashIndex (k = 3; in its process, no server, not shared)")
-    options = _peer_options(sizes) | {"k": 3}
+    options = _peer_options(sizes, stored) | {"k": 3}
     return _peer_cost(report, "1e0ng", peers.run("simhash_index", options, report.progress))
 
 
-def _peer_options(sizes: Sizes) -> dict[str, object]:
-    urls = [made_up_url(number) for number in range(sizes.peer_stored + sizes.runs * BATCH)]
+def _peer_options(sizes: Sizes, stored: int) -> dict[str, object]:
+    urls = [made_up_url(number) for number in range(stored + sizes.runs * BATCH)]
     return {"urls": urls, "batches": sizes.runs, "batch": BATCH}
 
 
@@ -361,11 +363,10 @@ def _peer_cost(report: Report, label: str, found: dict[str, Any]) -> Cost:
     return Cost(label, found["stored"], rate, rate, server_us, each)
 
 
-def _compare(report: Report, ours: list[Cost], datasketch: Cost, simhash_index: Cost) -> None:
-    """Every size of ours against the peers' one: theirs only grow slower."""
-    report.heading("index against peers")
+def _compare(report: Report, stored: int, ours: list[Cost], datasketch: Cost, simhash_index: Cost) -> None:
+    report.heading(f"index against peers, {stored:,} documents in each")
     for cost in ours:
-        name = _against(cost, datasketch)
+        name = f"{cost.label} against datasketch at {stored:,}"
         times = cost.batched / datasketch.single
         report.ratio(Ratio(NAME, f"{name}: check and insert in batches", times, "x", ">=", 20))
         report.ratio(Ratio(NAME, f"{name}: one by one", cost.single / datasketch.single, "x"))
@@ -373,11 +374,7 @@ def _compare(report: Report, ours: list[Cost], datasketch: Cost, simhash_index: 
         report.ratio(Ratio(NAME, f"{name}: its processor time on the server to ours in batches", spared, "x"))
         report.ratio(Ratio(NAME, f"{name}: its bytes a document to ours", datasketch.bytes / cost.bytes, "x", ">=", 20))
     for cost in ours:
-        name = _against(cost, simhash_index)
+        name = f"{cost.label} against 1e0ng at {stored:,}"
         times = cost.batched / simhash_index.single
         report.ratio(Ratio(NAME, f"{name}: check and insert in batches (there: in its process)", times, "x"))
         report.ratio(Ratio(NAME, f"{name}: its bytes a document to ours", simhash_index.bytes / cost.bytes, "x"))
-
-
-def _against(ours: Cost, theirs: Cost) -> str:
-    return f"{ours.label} at {ours.stored:,} against {theirs.label} at {theirs.stored:,}"

@@ -16,7 +16,7 @@ from simhash.index import Relation
 from simhash.tables import design
 from tests.servers import RedisServer
 
-SMALL = index.Sizes(stored=(200, 400), peer_stored=100, runs=2, calls=1, singles=10)
+SMALL = index.Sizes(stored=(200, 400), runs=2, calls=1, singles=10)
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
             session.insert(url, minhash(random), check_duplication=False)
     load_seconds = time.perf_counter() - started
     used = server.info("memory")["used_memory"] - empty
+    settle(server)
     rates, latencies = [], []
     server_before = main_thread_seconds(server)
     for number in range(batches):
@@ -53,6 +54,13 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
         "server_us": 1e6 * (main_thread_seconds(server) - server_before) / (batches * batch),
         "bands": [index.b, index.r],
     }
+
+
+def settle(server: redis.Redis) -> None:
+    """Wait for a rewrite of the append-only file to end, and let none begin: as for what this is compared with."""
+    server.config_set("auto-aof-rewrite-percentage", 0)
+    while server.info("persistence")["aof_rewrite_in_progress"]:
+        time.sleep(0.2)
 
 
 def main_thread_seconds(server: redis.Redis) -> float:
