@@ -11,7 +11,6 @@ system does not tell what a process has (no /proc), there is no such limit.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import resource
@@ -27,6 +26,7 @@ from typing import NamedTuple
 
 from pebble import ProcessExpired, ProcessPool
 
+from worker.heap import give_large_blocks_back, give_memory_back
 from worker.judge import Prepared, Recipe, Rejected, prepare
 from worker.records import RawRecord
 
@@ -35,9 +35,6 @@ CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
 TRIMMED_BYTES = 1 << 18
 """After a chunk of so many bytes the child gives back what is free: a small page of many elements takes a lot."""
-LARGE_BLOCK_BYTES = 1 << 19
-_M_MMAP_THRESHOLD = -3
-"""Of <malloc.h>."""
 WARM_UP = "<p>" + "One page to load by what the others are read: 一頁で足りる, enough for dictionaries. " * 8
 PAGES_PER_CHILD = 200_000
 """A child is replaced after so many pages: native parsers that leak a little never leak much."""
@@ -63,22 +60,7 @@ def _prepare_chunk(records: Sequence[RawRecord], prepare: Prepare) -> list[Outco
         return [_prepare_one(record, _given[0], prepare) for record in records]
     finally:
         if sum(len(record.value or b"") for record in records) > TRIMMED_BYTES:
-            _give_memory_back()
-
-
-def _give_memory_back() -> None:
-    """Return to the system what a large page has left free: the C library would keep it, 400 MB after 10 MB of tags."""
-    with suppress(AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _give_large_blocks_back() -> None:
-    """Have blocks above LARGE_BLOCK_BYTES returned to the system as soon as they are free.
-
-    The C library would learn from the first of them to keep all of up to 32 MB, with holes between.
-    """
-    with suppress(AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+            give_memory_back()
 
 
 def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome:
@@ -93,7 +75,7 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
 def _start_child(recipe: Recipe, memory: int) -> None:
     """Leave Ctrl-C to the parent, and never outlive it; load all that pages need, and limit what they may take."""
     _given[:] = [recipe]
-    _give_large_blocks_back()
+    give_large_blocks_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -157,7 +139,7 @@ class Fingerprinters:
     """
 
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
-        _give_large_blocks_back()  # the parent holds each page a few times over, too
+        give_large_blocks_back()  # the parent holds each page a few times over, too
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes

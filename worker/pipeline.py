@@ -30,14 +30,13 @@ from simhash.index import Index, Partition, Position
 from simhash.profiles import Profile
 from worker.errors import (
     BatchAborted,
-    BrokerError,
     BrokerUnreachable,
-    Fenced,
     PositionRewound,
     SessionLost,
     WorkerError,
 )
 from worker.fingerprinters import Fingerprinters, Outcome
+from worker.heap import give_memory_back
 from worker.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
 from worker.judge import Judged, Prepared, Rejected, judge
 from worker.kafka import Assigned, Polled, Session
@@ -45,6 +44,7 @@ from worker.metrics import Metrics
 from worker.outbox import Outbox
 from worker.progress import Progress
 from worker.records import Outgoing, Source
+from worker.setbacks import LONGEST_PAUSE_SECONDS, Setbacks
 from worker.settings import Settings
 from worker.status import Status
 
@@ -60,9 +60,6 @@ HUNGRY_WAIT_SECONDS = 0.01
 """The wait for results while fewer than `DEPTH` batches are under way: a poll may bring the next."""
 HOUSEKEEPING_SECONDS = 2.0
 STAY_SECONDS = 3.0
-LONGEST_PAUSE_SECONDS = 5.0
-FENCES_TOO_MANY = 5
-FENCING_SECONDS = 120.0
 DRAIN_SECONDS = 5.0
 """On SIGTERM, batches under way may take this long to be finished; the rest is read again by the next worker."""
 
@@ -103,11 +100,10 @@ class Pipeline:
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
         self._receipt = ""
-        self._pause_seconds = 0.0
+        self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
         self._progress = Progress(time.monotonic())
-        self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
@@ -125,7 +121,7 @@ class Pipeline:
             except (WorkerError, SimhashError) as error:
                 if not error.retriable:
                     raise
-                self._note_fence(error)
+                self._setbacks.count_fence(error)
                 self._back_off(error)
             finally:
                 self._forget_all()
@@ -238,7 +234,7 @@ class Pipeline:
         self._await_replicas()
         self._commit(items, judged)
         self._under_way.popleft()
-        self._pause_seconds = 0.0
+        self._setbacks.overcome()
 
     def _judge(self, items: Sequence[Item]) -> dict[Source, Judged]:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
@@ -359,23 +355,9 @@ class Pipeline:
         self._committed.clear()
         self._unchecked.clear()
 
-    def _note_fence(self, error: Exception) -> None:
-        """One fence is a worker that was given up and came back; many in a row are two that share an id."""
-        if not isinstance(error, Fenced):
-            return
-        now = time.monotonic()
-        self._fenced_at.append(now)
-        if len(self._fenced_at) == self._fenced_at.maxlen and now - self._fenced_at[0] < FENCING_SECONDS:
-            raise BrokerError(
-                f"fenced {len(self._fenced_at)} times within {FENCING_SECONDS:.0f} s: another live worker uses the "
-                "same transactional id; give each its own (transactional_id)"
-            ) from error
-
     def _back_off(self, error: Exception) -> None:
-        self._pause_seconds = min(max(0.1, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
-        log.warning("%s; again in %.1f s", error, self._pause_seconds)
         self._parts.status.progress()
-        self._stopping.wait(self._pause_seconds)
+        self._setbacks.pause(error)
 
     # Seen from outside -------------------------------------------------------------------------------------------
 
@@ -383,6 +365,8 @@ class Pipeline:
         if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
+        if not self._under_way:
+            give_memory_back()
         behind, under_way = self._session.behind(), counts(self._under_way)
         lags = {p: behind[p] + under_way[p] for p in self._committed if p in behind}
         self._parts.metrics.lag(lags)

@@ -1,0 +1,52 @@
+"""What failures cost the loop: a pause that doubles from one to the next, and an end when fences come too often."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+
+from worker.errors import BrokerError, Fenced
+
+log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+FENCES_TOO_MANY = 5
+FENCING_SECONDS = 120.0
+
+
+class Setbacks:
+    """Failures in a row, of a loop that ends when `stopping` is set."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self._pause_seconds = 0.0
+        self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
+
+    def overcome(self) -> None:
+        """Something went well: the next pause is short again."""
+        self._pause_seconds = 0.0
+
+    def pause(self, error: Exception) -> None:
+        """Say what failed, and wait."""
+        self._pause_seconds = min(max(SHORTEST_PAUSE_SECONDS, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
+        log.warning("%s; again in %.1f s", error, self._pause_seconds)
+        self._stopping.wait(self._pause_seconds)
+
+    def count_fence(self, error: Exception) -> None:
+        """One fence is a worker that was given up and came back; many in a row are two that share an id.
+
+        Raises:
+            BrokerError: they are many in a row.
+        """
+        if not isinstance(error, Fenced):
+            return
+        now = time.monotonic()
+        self._fenced_at.append(now)
+        if len(self._fenced_at) == self._fenced_at.maxlen and now - self._fenced_at[0] < FENCING_SECONDS:
+            raise BrokerError(
+                f"fenced {len(self._fenced_at)} times within {FENCING_SECONDS:.0f} s: another live worker uses the "
+                "same transactional id; give each its own (transactional_id)"
+            ) from error
