@@ -148,7 +148,7 @@ def test_the_size_of_calls_follows_the_best_pace_of_late():
     assert size.pages == 50, "one hiccup changes nothing"
     size.took(50, 50 * 250e-6)
     size.took(50, 50 * 250e-6)
-    assert size.pages == 10
+    assert size.pages == 16
     size.took(10, 10.0)
     size.took(10, 10.0)
     size.took(10, 10.0)

@@ -6,7 +6,7 @@ that does the work, which tells its arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,7 +24,7 @@ _NOTHING_ASKED = msgspec.json.encode(
 
 @cache
 def source(*parts: str) -> str:
-    """The Lua of a script, from its parts."""
+    """The Lua of a script, from its parts; an index's `Layout.for_script` goes before it."""
     return "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
@@ -40,9 +40,12 @@ class Inside:
     client: Any
     layout: Layout
     generation: str
+    _scripts: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, parts: tuple[str, ...], *arguments: bytes | str | int, client: Any = None) -> Any:
         """Call the script of the common parts and these; with `client` on that connection or pipeline."""
-        script = self.client.register_script(source(*_COMMON, *parts))
-        fixed = [self.generation, self.layout.for_script(), self.layout.permutations(), _NOTHING_ASKED]
-        return script(keys=[self.layout.meta], args=[*fixed, *arguments], client=client)
+        if parts not in self._scripts:
+            text = self.layout.for_script() + source(*_COMMON, *parts)
+            self._scripts[parts] = self.client.register_script(text)
+        fixed = [self.generation, _NOTHING_ASKED]
+        return self._scripts[parts](keys=[self.layout.meta], args=[*fixed, *arguments], client=client)

@@ -35,10 +35,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from simhash.errors import DesignError
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
+from simhash.index.lua import expression
 from simhash.index.places import Column, Place, Places
 from simhash.index.tail import packed, unpacked
 from simhash.sketch import BAND_BITS
@@ -58,7 +57,6 @@ page's own, a bucket of 48 entries holds one in two or three: they are compared 
 
 _TAGS = {"text": b"t", "raw": b"r"}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
-_json = msgspec.json.Encoder()
 
 
 def bucket_bits(capacity: int, design: Design) -> int:
@@ -287,13 +285,13 @@ class Layout:
         numbers = match.seq.to_bytes(SEQ_BYTES) + match.inserted_ms.to_bytes(TIME_BYTES)
         return head + numbers + self.body(of_match)
 
-    def for_script(self) -> bytes:
-        """What the script must know of the layout: JSON."""
+    def for_script(self) -> str:
+        """What scripts must know of the layout: Lua that stands before them, `layout` and `permutations()`."""
         relation = self.spec.relation
         bands = "".join(
             f"c{len(self.band(i).encode()) + self.digits}c{self.band_shape.score_digits}" for i in range(relation.bands)
         )
-        return _json.encode({
+        layout = expression({
             "log": self.log,
             "records": self.records_start,
             "digests": self.digests_start,
@@ -310,13 +308,11 @@ class Layout:
             "band_score_bits": self.band_shape.score,
             "places": f">c{self.fingerprint_bytes}{self.places.struct}{bands}",
         })  # fmt: skip
-
-    def permutations(self) -> bytes:
-        """What the script needs for matches and removals only: for each table both permutations as substrings (from 1)
-        of a fingerprint in bits. JSON."""
-        return _json.encode([self._permutation(i, table) for i, table in enumerate(self._tables)])
+        permutations = expression([self._permutation(i, table) for i, table in enumerate(self._tables)])
+        return f"local layout = {layout}\nlocal function permutations() return {permutations} end\n"
 
     def _permutation(self, index: int, table: Table) -> Mapping[str, object]:
+        """What matches and removals need of a table: both permutations, as substrings (from 1) of a fingerprint."""
         at = {}
         position = 1
         for block in table.blocks:

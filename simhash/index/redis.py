@@ -37,12 +37,10 @@ from simhash.index.interface import (
 from simhash.index.layout import OFFSET_BYTES, Layout, literal, untagged
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 from simhash.index.server import check_server
-from simhash.index.surroundings import Reading, Surroundings
+from simhash.index.surroundings import CROWD, Reading, Surroundings
 
 CALL_WORK = 3500
 """Work after which the script leaves the rest of a call to the next one, about 5 ms: a page is 50, a candidate 1."""
-CROWD = 1000
-"""Candidates of one page above which it is judged in a call of its own (see `surroundings`)."""
 CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
@@ -91,8 +89,8 @@ class RedisIndex:
         self._inside = Inside(self._client, self._layout, generation)
         self._retention = retention
         self._clock = clock
-        self._script = Script(self._client, source(*_PARTS))
-        self._fixed: list[object] = [generation, self._layout.for_script(), self._layout.permutations()]
+        self._script = Script(self._client, self._layout.for_script() + source(*_PARTS))
+        self._generation = generation
         self._size = CallSize()
         self._beside: Beside | None = None
 
@@ -318,8 +316,7 @@ class RedisIndex:
             "base": known.generation,
             "decided": list(decided),
         }
-        fixed = [*self._fixed, msgspec.json.encode({**call, **of_call})]
-        return [*fixed, *pages, *decided.values()]
+        return [self._generation, msgspec.json.encode({**call, **of_call}), *pages, *decided.values()]
 
     def _tell(self, decision: Unique | Duplicate) -> None:
         """Note a number that the index has given. A match's may be the base's, from the journal."""

@@ -80,8 +80,8 @@ class Statistics:
             those younger than the oldest record.
         oldest, newest: the first and last record in the log; None: there is none.
         most_candidates: the most stored pages that one page was compared with.
-        cuts: how many calls ended early because their pages met so many.
-        crowds: how many pages met too many for one call. On a cluster none of the three is counted: 0.
+        cuts: how many calls ended early because their pages met so many; on a cluster: calls that read only a part.
+        crowds: how many pages met too many for one call.
         servers: all primaries.
     """
 

@@ -22,6 +22,8 @@ from simhash.index.interface import Entry, Record
 from simhash.index.walking import stretch
 from simhash.tables import Table
 
+CROWD = 1000
+"""Candidates of one page that are a crowd; in a single primary's script it is judged in a call of its own."""
 STEP = 500
 """Members, and records, that are read at once."""
 MOST_MATCHES = 100

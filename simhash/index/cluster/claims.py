@@ -18,7 +18,7 @@ from simhash.sketch import BAND_BITS
 REMOVAL = b"removal of"
 CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading")
 """The keys of the claim slot, but for the journals."""
-_LOOKING = ("list", "standing", "audit", "groups", "settle")
+_LOOKING = ("list", "standing", "audit", "groups", "settle", "met")
 """What may be asked of any server."""
 _json = msgspec.json.Encoder()
 
@@ -251,6 +251,10 @@ class Claims:
         nonce, groups, *taken = self._call("recover", wanted, *ids, journals=journals)
         self._ledger.learn(groups)
         return nonce, [_taken(*row) for row in taken]
+
+    def met(self, most: int, crowds: int, cuts: int) -> None:
+        """Count what pages have met: the most candidates of one, how many met a crowd, calls that gave only a part."""
+        self._call("met", most, crowds, cuts)
 
     def listed(self) -> list[Claim]:
         """Every claim there is."""

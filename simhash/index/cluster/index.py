@@ -35,6 +35,7 @@ from simhash.index.cluster.claims import (
     Taken,
     Window,
 )
+from simhash.index.cluster.crowds import Crowds
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
 from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled, translated_on_cluster
@@ -95,6 +96,7 @@ class ClusterIndex:
         self._layout, self._placement = self._inside.layout, self._inside.placement
         self._claims, self._reader = self._inside.claims, self._inside.reader
         self._keeper = self._inside.keeper
+        self._crowds = Crowds(self._claims, self._reader)
         self._remover = Remover(nodes, self._placement, self._claims, self._reader, self._keeper, retention)
         self._retention = retention
         self._beside: Beside | None = None
@@ -319,7 +321,9 @@ class ClusterIndex:
         self._store(claimed, held, fresh)
         answers |= {page: encoded(compared, found) for page, (compared, found) in decided.items()}
         partitions = dict.fromkeys(entry.position.partition for entry, _ in held if entry.position)
-        return answers, self._claims.finish(claimed.nonce, answers, [self._claims.journal(p) for p in partitions])
+        window = self._claims.finish(claimed.nonce, answers, [self._claims.journal(p) for p in partitions])
+        self._crowds.note(views)
+        return answers, window
 
     def _store(self, claimed: Claimed, held: Held, fresh: Sequence[Fresh]) -> None:
         """Number the unique pages that have no number yet; write all of them."""

@@ -27,6 +27,15 @@ function commands.settle()
   return 1
 end
 
+-- What pages have met: ARGV[4] the most candidates of one, ARGV[5] how many met a crowd, ARGV[6] calls that were cut.
+function commands.met()
+  local most = call('HGET', meta, 'most_candidates')
+  if tonumber(ARGV[4]) > tonumber(most or '0') then call('HSET', meta, 'most_candidates', ARGV[4]) end
+  if ARGV[5] ~= '0' then call('HINCRBY', meta, 'crowds', ARGV[5]) end
+  if ARGV[6] ~= '0' then call('HINCRBY', meta, 'cuts', ARGV[6]) end
+  return 1
+end
+
 -- Write something: replicas that have it have all that was written before.
 function commands.touch() return new_nonce() end
 

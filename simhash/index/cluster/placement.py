@@ -144,6 +144,12 @@ class Placement:
         ends = low.to_bytes(self._rest_bytes), high.to_bytes(self._rest_bytes)
         return Probe(self._range(spot, *ends), table, bucket)
 
+    @staticmethod
+    def behind(operation: Operation, last: bytes) -> Operation:
+        """Read the part of a bucket that `operation` reads, but for what is up to the member `last`."""
+        length = operation.argument[1]
+        return Operation(operation.spot, b"z" + _headed(last + b"\0", operation.argument[2 + length :]))
+
     def band_probes(self, verifier: int | None) -> Iterator[Probe]:
         """What holds every stored fingerprint with a band key of this verifier's."""
         for spot, rest in self._band_spots(verifier):

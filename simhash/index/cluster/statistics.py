@@ -46,9 +46,9 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
         removed=inside.nodes.count(claims.gone),
         oldest=_first_record(inside, range(first, seq + 1)),
         newest=_first_record(inside, range(seq, first - 1, -1)),
-        most_candidates=0,
-        cuts=0,
-        crowds=0,
+        most_candidates=int(meta.get(b"most_candidates", 0)),
+        cuts=int(meta.get(b"cuts", 0)),
+        crowds=int(meta.get(b"crowds", 0)),
         servers=tuple(server(address, memory) for address, memory in inside.nodes.memory()),
         kinds=(
             *kinds,

@@ -5,7 +5,7 @@
 local bits_of, byte_of, tables
 
 local function prepare_bits()
-  bits_of, byte_of, tables = {}, {}, cjson.decode(ARGV[3])
+  bits_of, byte_of, tables = {}, {}, permutations()
   for i = 0, 255 do
     local text, rest = '', i
     for _ = 1, 8 do
@@ -53,8 +53,11 @@ local hex = '%0' .. layout.bucket_digits .. 'x'
 -- The bucket that bits begin with.
 local function bucket_of(bits) return string.format(hex, number_of(sub(bits, 1, layout.bucket_bits))) end
 
--- How many bits of a byte are 1. Written out: to count them would take a fifth of a call with a single page.
-local ones = {[0] = 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+-- How many bits of a byte are 1. Written out, and when it is needed: to count them would take a fifth of a call with a
+-- single page, and to fill the table some microseconds.
+local ones
+
+local function numbers_of_ones() return {[0] = 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
   1, 2, 2, 3, 2, 3, 3, 4, 2, 3, 3, 4, 3, 4, 4, 5,
   1, 2, 2, 3, 2, 3, 3, 4, 2, 3, 3, 4, 3, 4, 4, 5,
   2, 3, 3, 4, 3, 4, 4, 5, 3, 4, 4, 5, 4, 5, 5, 6,
@@ -69,11 +72,12 @@ local ones = {[0] = 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
   2, 3, 3, 4, 3, 4, 4, 5, 3, 4, 4, 5, 4, 5, 5, 6,
   3, 4, 4, 5, 4, 5, 5, 6, 4, 5, 5, 6, 5, 6, 6, 7,
   3, 4, 4, 5, 4, 5, 5, 6, 4, 5, 5, 6, 5, 6, 6, 7,
-  4, 5, 5, 6, 5, 6, 6, 7, 5, 6, 6, 7, 6, 7, 7, 8}
+  4, 5, 5, 6, 5, 6, 6, 7, 5, 6, 6, 7, 6, 7, 7, 8} end
 
 -- How many bits differ; once they are more than `enough`, some number above it.
 local function distance(a, b, enough)
   local sum = 0
+  ones = ones or numbers_of_ones()
   for i = 1, #a, 4 do
     local a1, a2, a3, a4 = byte(a, i, i + 3)
     local b1, b2, b3, b4 = byte(b, i, i + 3)

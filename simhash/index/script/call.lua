@@ -1,16 +1,15 @@
 -- Judge a batch of pages, in order, in one atomic step; store those that match nothing.
 --
--- The script is made of the files of this folder, one behind the other: call (this), bits, records, retention, judging,
+-- The script is made of what an index's layout is (Layout.for_script: layout, permutations()) and of the files of this
+-- folder, one behind the other: call (this), bits, records, retention, judging,
 -- crowds, journals, batch. Which keys there are, and the bytes of records, is told in layout.py.
 --
 -- KEYS[1]  ns:meta; all other keys are made here or come with the pages (so: one primary, not a cluster)
 -- ARGV[1]  generation
--- ARGV[2]  layout: JSON, see Layout.for_script
--- ARGV[3]  permutations: JSON, see Layout.permutations; read only when they are needed
--- ARGV[4]  call: JSON {name, work, crowd, history, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page,
+-- ARGV[2]  call: JSON {name, work, crowd, history, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page,
 --          partitions, base, decided, read}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
 --          decided: numbers of the pages (from 1) that are known from it; read: only with a page alone, see crowds.lua
--- ARGV[5..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
+-- ARGV[3..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
 --          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
 --               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
@@ -21,8 +20,8 @@
 -- come again. Calls of the same name that were sent meanwhile are then given no answers, as their pages would be judged out
 -- of turn.
 
-local FIRST_PAGE = 5
-local layout, asked = cjson.decode(ARGV[2]), cjson.decode(ARGV[4])
+local FIRST_PAGE = 3
+local asked = cjson.decode(ARGV[2])
 local OBSERVATION, BODY = 8, 13        -- bytes of an observation in a record; where a record's body starts
 local VERIFIER = BODY + OBSERVATION    -- where a record's verifier starts
 local COMPARED = layout.compared_bytes -- of the verifier, the bytes before its band keys

@@ -9,12 +9,16 @@ local NO_KEY = byte('-')   -- what the score of a band begins with when there is
 local own_seq, oldest_seq, oldest_record, oldest_distance
 local candidates, crowded = 0, false
 
--- The members of a bucket with this score; none when they make the page's candidates a crowd: see crowds.lua.
+local NONE = {}
+
+-- The members of a bucket with this score; none when they make the page's candidates a crowd: see crowds.lua. Most buckets
+-- have none, and to count them costs Redis a third less than to list them.
 local function met(key, score)
-  local found = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, asked.crowd + 1)
-  candidates = candidates + #found
+  local count = call('ZCOUNT', key, score, score)
+  if count == 0 then return NONE end
+  candidates = candidates + count
   crowded = candidates > asked.crowd
-  return crowded and {} or found
+  return crowded and NONE or call('ZRANGEBYSCORE', key, score, score)
 end
 
 local function shares_band(record, bands)

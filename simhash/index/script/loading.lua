@@ -1,7 +1,7 @@
 -- Loading --------------------------------------------------------------------------------------------------------
 -- Store records as they were in another index, without judging them, in rising order of seq.
 --
--- ARGV[5..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
+-- ARGV[3..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
 --            as for a batch
 -- Returns the last seq.
 

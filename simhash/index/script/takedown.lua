@@ -1,7 +1,7 @@
 -- Takedown -------------------------------------------------------------------------------------------------------
 -- Remove records out of turn, each with all its members. Its entry stays in the log, where retention passes over it.
 --
--- ARGV[5..]  what each is logged as, behind it its seq (6 bytes)
+-- ARGV[3..]  what each is logged as, behind it its seq (6 bytes)
 -- Returns for each 1, or 0 when it is not there any more.
 
 local function record_of(argument)

@@ -94,7 +94,7 @@ def _lines(index: Operations, found: Statistics) -> Iterator[str]:
     for which, record in (("oldest", found.oldest), ("newest", found.newest)):
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
     yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
-    yield f"{'crowds':22}met by {found.crowds:,} pages, each judged alone"
+    yield f"{'crowds':22}met by {found.crowds:,} pages, more than one call compares"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
     if len(found.servers) > 1:
         yield f"{'primaries':22}{len(found.servers)}, the fullest with {found.server_skew:.2f} times the mean"
