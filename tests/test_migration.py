@@ -15,7 +15,7 @@ from simhash.index.migration import Migration
 from simhash.index.opening import existing_index, open_index
 from simhash.index.takedowns import Found, take_down
 from simhash.tables import design
-from tests.pages import banded, brute_force, crowd, relation, summary
+from tests.pages import banded, brute_force, crowd, entry, relation, summary
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
 
@@ -109,7 +109,7 @@ def test_what_is_in_the_journal_keeps_its_answer(client, name):
     assert new.journalled(Position(Partition("pages", 0), 50))
 
 
-@pytest.mark.parametrize("calls", [1, 2, 4, 5, 6, 7])
+@pytest.mark.parametrize("calls", [1, 2, 3, 4, 5, 6])
 def test_a_migration_ended_anywhere_goes_on_and_the_index_is_never_two(client, name, small_steps, calls):
     """Between the two runs workers go on, or wait where the index stands still."""
     old = opened(client, name)
@@ -180,6 +180,41 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
     assert assert_whole(client, name).spec.relation.design.name == "8"
 
 
+@pytest.mark.parametrize(("still_seconds", "times"), [(60.0, [1]), (0.0, range(3, 20))])
+def test_workers_that_add_more_than_is_copied_wait_for_it(client, name, small_steps, monkeypatch, still_seconds, times):
+    """Fifty pages for forty copied: it would never end if they did not; and no more is copied at once than may be."""
+    monkeypatch.setattr("simhash.index.migration.FREE_SECONDS", 0.0)
+    monkeypatch.setattr("simhash.index.migration.STILL_SECONDS", still_seconds)
+    random, told = Random(8), []
+    old = opened(client, name)
+    old.check_and_insert(unlike(120, random), {})
+    frozen = 0
+
+    def add(progress):
+        nonlocal frozen
+        assert len(told) < 200, "the migration does not end"
+        told.append(progress)
+        try:
+            old.check_and_insert(unlike(50, random), {})
+            frozen = 0
+        except IndexUnreachable:
+            frozen += 1
+            assert (
+                still_seconds or frozen <= 3
+            )  # one stretch; when little is left behind it, the last one, and the switch
+
+    migration = Migration(client, name, add)
+    migration.run(to_design("10"))
+    assert migration.still.times in times
+    stored = [record.seq for _, record in contents(assert_whole(client, name))]
+    assert stored == list(range(1, old.documents() + 1))
+
+
+def unlike(count, random):
+    """Pages each of which is new."""
+    return [entry(random.getrandbits(40), random.getrandbits(64), random.getrandbits(64)) for _ in range(count)]
+
+
 def test_what_is_taken_down_while_it_is_copied_does_not_come_back(client, name, small_steps):
     old = opened(client, name)
     old.check_and_insert(pages_of(200, 6), {})
@@ -198,7 +233,7 @@ def test_what_is_taken_down_while_it_is_copied_does_not_come_back(client, name, 
     assert contents(assert_whole(client, name)) == [each for each in before if each[1].seq not in gone]
 
 
-def test_what_is_forgotten_while_it_is_copied_stays_forgotten(client, name):
+def test_what_is_forgotten_while_it_is_copied_stays_forgotten(client, name, small_steps):
     clock = [1_000_000]
     kept = Retention(max_age_ms=1000)
     old = opened(client, name, retention=kept, clock=lambda: clock[0])

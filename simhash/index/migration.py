@@ -1,9 +1,9 @@
 """Another design, bucket bits or capacity for a live index, beside it, while workers go on.
 
     copy      the records, along the log, into tables under other keys; and again what has been added meanwhile, until
-              little is left
+              little is left; where workers add more than is copied, they are made to wait now and then
     freeze    one step: the live index takes no pages for a moment
-    catch up  the last records; what was taken down since
+    catch up  the last records, if that takes no longer than `STILL_SECONDS`; else it goes on, and so does the copying
     switch    one step: ns:meta names the new generation and the new keys
     clean up  the old keys, a few at a time
 
@@ -17,6 +17,7 @@ the migration yet would write to one only. The log already is the one place thro
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,10 @@ AT_ONCE = 50
 """Records stored by one call."""
 NEARLY = 200
 """So few records left are copied while the index is frozen."""
+STILL_SECONDS = 0.2
+"""The longest that the index stands still at once (and a call longer)."""
+FREE_SECONDS = 1.0
+"""So long it is copied before it is asked whether less is left than before."""
 LONGEST_GAP = 1000
 KEYS_AT_ONCE = 500
 IMPORTING = "importing migration "
@@ -66,8 +71,24 @@ class Progress:
     last: int
 
 
+@dataclass
+class Stillness:
+    """How often the index took no pages for a moment, and how long at most."""
+
+    times: int = 0
+    longest_seconds: float = 0.0
+
+    def was(self, seconds: float) -> None:
+        """It was once more, for so long."""
+        self.times += 1
+        self.longest_seconds = max(self.longest_seconds, seconds)
+
+
 class Migration:
     """A migration of the index called `name` to `spec`, begun or to be continued.
+
+    Attributes:
+        still: how long workers had to wait for it.
 
     Raises (all methods): IndexFault.
     """
@@ -76,6 +97,7 @@ class Migration:
         self._client = client
         self._name = name
         self._tell = on_progress
+        self.still = Stillness()
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -124,19 +146,34 @@ class Migration:
     # Copy ---------------------------------------------------------------------------------------------------------
 
     def _switched(self, old: Inside, new: Inside) -> bool:
-        """Copy, freeze, catch up and switch; False: something was taken down meanwhile, so once more."""
-        if not self._is_frozen():
-            while self._copy(old, new) > NEARLY:
-                pass
-            self._take_out(old, new)
-            self._exchange(old.generation, FROZEN + old.generation)
+        """Copy, freeze, catch up and switch; False: there was too much left to do, so once more."""
         frozen = Inside(old.client, old.layout, FROZEN + old.generation)
-        self._copy(frozen, new)
-        if self._removed(old) != self._seen(new):
+        if not self._is_frozen():
+            self._approach(old, new)
+            self._exchange(old.generation, frozen.generation)
+        begun = time.monotonic()
+        try:
+            self._copy(frozen, new, STILL_SECONDS)
+            if not self._left(old, new) and self._removed(old) == self._seen(new):
+                self._tell(Progress("switching", self._seq(new), self._seq(old)))
+                return self._switch(frozen, new)
             self._exchange(frozen.generation, old.generation)
-            return False
-        self._tell(Progress("switching", self._seq(new), self._seq(old)))
-        return self._switch(frozen, new)
+        finally:
+            self.still.was(time.monotonic() - begun)
+        return False
+
+    def _approach(self, old: Inside, new: Inside) -> None:
+        """Copy until little is left. Workers that add more than is copied wait now and then."""
+        while (left := self._left(old, new)) > NEARLY or self._removed(old) != self._seen(new):
+            self._copy(old, new, FREE_SECONDS)
+            if left <= NEARLY:
+                self._take_out(old, new)
+            elif self._left(old, new) >= left:
+                return
+
+    def _left(self, old: Inside, new: Inside) -> int:
+        """How many numbers were given that are not copied yet."""
+        return self._seq(old) - self._seq(new)
 
     def _is_frozen(self) -> bool:
         return bool(self._client.hget(f"{self._name}:meta", "generation").startswith(FROZEN.encode()))
@@ -146,12 +183,13 @@ class Migration:
         if self._client.eval(EXCHANGE, 1, f"{self._name}:meta", one, other).decode() != other:
             raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
 
-    def _copy(self, old: Inside, new: Inside) -> int:
-        """Copy what is in the log behind the last number copied; returns how many entries that were."""
-        copied = begun = self._seq(new)
+    def _copy(self, old: Inside, new: Inside, seconds: float) -> None:
+        """Copy what is in the log behind the last number copied, until its end or for so long."""
+        copied = self._seq(new)
+        end = time.monotonic() + seconds
         for found in walk(old, copied + 1):
-            if not begun and found.begin > 1:  # what was before has been forgotten
-                copied = begun = found.begin - 1
+            if not copied and found.begin > 1:  # what was before has been forgotten
+                copied = found.begin - 1
                 self._client.hset(new.layout.meta, "seq", copied)
             while (missing := found.begin - 1 - copied) > 0:  # forgotten before it was copied
                 self._load(new, [_gap(min(missing, LONGEST_GAP))])
@@ -160,7 +198,8 @@ class Migration:
                 self._load(new, [_argument(new, each) for each in found.entries[at : at + AT_ONCE]])
             copied += len(found.entries)
             self._tell(Progress("copying", copied, found.seq))
-        return copied - begun
+            if time.monotonic() >= end:
+                return
 
     def _load(self, new: Inside, arguments: list[bytes]) -> None:
         new.run(_LOADING, *arguments)

@@ -41,9 +41,10 @@ def migrate(
     """Give a live index other permutation tables, while workers go on.
 
     The records are copied beside it; then, in one moment in which workers wait, the last ones, and the new tables take
-    over. No verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new
-    generation by themselves, others stop with a line that says so. Needs the memory of both until the old tables are
-    removed, at the end. Killed, it goes on where it was when it is started again with the same arguments.
+    over. (Where workers add more than is copied they wait more often, a fifth of a second at once.) No verdict is lost
+    or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
+    others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. Killed,
+    it goes on where it was when it is started again with the same arguments.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
@@ -74,10 +75,15 @@ def migrate(
             raise SettingsError(f"design: {error}") from error
 
     if on_cluster(settings):
-        done = ClusterMigration(connect_cluster(settings), settings.index_name, _teller()).run(wanted)
+        on_many = ClusterMigration(connect_cluster(settings), settings.index_name, _teller())
+        done, still = on_many.run(wanted), on_many.still
     else:
-        done = Migration(connect(settings), settings.index_name, _teller()).run(wanted)
+        on_one = Migration(connect(settings), settings.index_name, _teller())
+        done, still = on_one.run(wanted), on_one.still
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
+    if still.times:
+        longest = f"{1000 * still.longest_seconds:.0f} ms"
+        click.echo(f"the index stood still {still.times} times, {longest} at most; workers waited", err=True)
 
 
 def _teller() -> Callable[[Progress], None]:

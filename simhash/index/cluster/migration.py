@@ -1,9 +1,11 @@
 """Another design, bucket bits or capacity for a live index on a cluster, beside it, while workers go on.
 
     copy      the finished records, along the log, into groups of another name, as an import does; and again what has
-              been added meanwhile, until little is left
+              been added meanwhile, until little is left; where workers add more than is copied, they are made to wait
+              now and then
     freeze    one step: the claim slot answers no worker for a moment; claims that are left are brought to their end
-    catch up  the last records; what was removed since
+    catch up  the last records, if that takes no longer than `STILL_SECONDS` (else it goes on, and so does the copying);
+              what was removed since
     switch    one step in the claim slot: the new generation, the name of its groups, and what is known of them
     clean up  the old groups
 
@@ -13,6 +15,7 @@ slot of its own, which keeps how far that came: a migration that was ended goes 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -27,7 +30,16 @@ from simhash.index.cluster.operations import ClusterOperations
 from simhash.index.cluster.placement import claim_tag, group_tags
 from simhash.index.faults import FROZEN
 from simhash.index.interface import IndexSpec
-from simhash.index.migration import EXCHANGE, NEARLY, Progress, made_with, next_generation
+from simhash.index.migration import (
+    EXCHANGE,
+    FREE_SECONDS,
+    NEARLY,
+    STILL_SECONDS,
+    Progress,
+    Stillness,
+    made_with,
+    next_generation,
+)
 from simhash.index.specs import fields_of, spec_of
 from simhash.index.transfer import Loader, index_row, record_row
 
@@ -48,6 +60,9 @@ for n = 1, #ARGV do redis.call('ZADD', KEYS[1], ARGV[n], ARGV[n]) end
 class ClusterMigration:
     """A migration of the index called `name`, begun or to be continued: as `simhash.index.migration.Migration`.
 
+    Attributes:
+        still: how long workers had to wait for it.
+
     Raises (all methods): IndexFault.
     """
 
@@ -57,6 +72,7 @@ class ClusterMigration:
         self._name = name
         self._meta = f"{claim_tag(name)}:meta"
         self._tell = on_progress
+        self.still = Stillness()
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -77,10 +93,8 @@ class ClusterMigration:
         store = self._beside(f"{self._name}~{2 if keys != f'{self._name}~2' else 1}", spec)
         if not stored["generation"].startswith(FROZEN):
             self._prepare(old, store)
-        frozen = self._stand_still(present, generation, keys)
-        self._copy(frozen, store)
-        self._take_out(frozen, store)
-        self._switch(frozen, store, keys)
+        while not self._switched(old, store, keys):
+            self._prepare(old, store)
         self._clean_up()
         return spec
 
@@ -98,13 +112,36 @@ class ClusterMigration:
     # Copy ---------------------------------------------------------------------------------------------------------
 
     def _prepare(self, old: Inside, store: ClusterStore) -> None:
-        """Copy until little is left, and let nobody in any more."""
-        while self._copy(old, store) > NEARLY:
-            pass
+        """Copy until little is left, or workers add more than is copied; then let nobody in any more."""
+        while (left := self._left(old, store)) > NEARLY:
+            self._copy(old, store, FREE_SECONDS)
+            if self._left(old, store) >= left:
+                break
         self._take_out(old, store)
-        frozen = FROZEN + old.generation
-        if self._nodes.script(EXCHANGE, [self._meta], [old.generation, frozen]).decode() != frozen:
+        self._exchange(old.generation, FROZEN + old.generation)
+
+    def _switched(self, old: Inside, store: ClusterStore, keys: str) -> bool:
+        """Catch up while the index stands still, and switch; False: it was too much, and workers go on."""
+        begun = time.monotonic()
+        try:
+            frozen = self._stand_still(old.layout.spec, old.generation, keys)
+            if not self._copy(frozen, store, STILL_SECONDS):
+                self._exchange(frozen.generation, old.generation)
+                return False
+            self._take_out(frozen, store)
+            self._switch(frozen, store, keys)
+            return True
+        finally:
+            self.still.was(time.monotonic() - begun)
+
+    def _exchange(self, one: str, other: str) -> None:
+        """Give the live index another generation: freeze it, or let it go on."""
+        if self._nodes.script(EXCHANGE, [self._meta], [one, other]).decode() != other:
             raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
+
+    def _left(self, old: Inside, store: ClusterStore) -> int:
+        """How many numbers are finished that are not copied yet."""
+        return self._finished(old) - store.stored
 
     def _stand_still(self, spec: IndexSpec, generation: str, keys: str) -> Inside:
         """The index that answers nobody but us, without a claim."""
@@ -113,15 +150,18 @@ class ClusterMigration:
             index.release([claim.id for claim in claims])
         return index.inside
 
-    def _copy(self, old: Inside, store: ClusterStore) -> int:
-        """Copy what is finished behind the last number copied; returns how many numbers that were."""
-        loader = Loader(store)
-        before, last = store.stored, self._finished(old)
-        for fingerprint, record in ClusterOperations(old).records(last, before + 1):
+    def _copy(self, old: Inside, store: ClusterStore, seconds: float) -> bool:
+        """Copy what is finished behind the last number copied, for so long; whether that was all of it."""
+        loader, last = Loader(store), self._finished(old)
+        end = time.monotonic() + seconds
+        for fingerprint, record in ClusterOperations(old).records(last, store.stored + 1):
             loader.take(record_row(old.layout, fingerprint, record))
             self._tell(Progress("copying", record.seq, last))
+            if time.monotonic() >= end and record.seq < last:
+                loader.fill_up(record.seq)
+                return False
         loader.fill_up(last)
-        return last - before
+        return True
 
     def _finished(self, old: Inside) -> int:
         """The last number before which all pages are written, or gone."""
