@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, texts
+from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, memory, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -26,7 +26,8 @@ def _loop(report: Report, quick: bool, scratch: Path, pages: Path) -> None:
 def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     sizes = index.QUICK if quick else index.Sizes()
     stored: tuple[int, ...] = click.get_current_context().params["stored"]
-    index.run(report, replace(sizes, stored=stored or sizes.stored), scratch)
+    designs: tuple[str, ...] = click.get_current_context().params["designs"]
+    index.run(report, replace(sizes, stored=stored or sizes.stored, designs=designs or sizes.designs), scratch)
 
 
 def _crowd(report: Report, quick: bool, scratch: Path, _: Path) -> None:
@@ -35,6 +36,12 @@ def _crowd(report: Report, quick: bool, scratch: Path, _: Path) -> None:
 
 def _cluster(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     cluster.run(report, cluster.QUICK if quick else cluster.Sizes(), scratch)
+
+
+def _memory(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    asked = click.get_current_context().params
+    sizes = memory.QUICK if quick else memory.FULL if asked["full"] else memory.Sizes()
+    memory.run(report, memory.Sizes(asked["stored"] or sizes.stored, asked["designs"] or sizes.designs), scratch)
 
 
 def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
@@ -57,6 +64,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "index": _index,
     "crowd": _crowd,
     "cluster": _cluster,
+    "memory": _memory,
     "compressed": _compressed,
     "batch": _batch,
 }
@@ -70,9 +78,18 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     multiple=True,
     help="documents in the index when it is measured (repeatable) [default: 100000 and 1000000]",
 )
+@click.option(
+    "--design",
+    "designs",
+    type=click.Choice(index.DESIGNS),
+    multiple=True,
+    help="permutation tables of the index that is measured (repeatable) [default: 4, 10, 2-probed and the default]",
+)
 @click.option("--quick", is_flag=True, help="small sizes, about a minute: to see that all works, not to quote")
 @click.option(
-    "--full", is_flag=True, help="also what takes many minutes and 10 GB of disk: 100M compressed, a batch against 100M"
+    "--full",
+    is_flag=True,
+    help="also what takes many minutes and 10 GB of disk: 100M compressed, a batch against 100M, memory of 5M",
 )
 @click.option(
     "--pages",
@@ -84,7 +101,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="also write the figures here"
 )
 def main(
-    only: tuple[str, ...], stored: tuple[int, ...], quick: bool, full: bool, pages: Path, json_path: Path | None
+    only: tuple[str, ...],
+    stored: tuple[int, ...],
+    designs: tuple[str, ...],
+    quick: bool,
+    full: bool,
+    pages: Path,
+    json_path: Path | None,
 ) -> None:
     """Measure speed and memory beside limits and peers, all in this run.
 

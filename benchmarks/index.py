@@ -53,12 +53,14 @@ class Sizes:
             datasketch takes ten minutes to fill and 6 GB of Redis.
         runs: timed rounds of `calls` batches.
         singles: pages judged one by one in each round.
+        designs: of the indexes.
     """
 
     stored: tuple[int, ...] = (100_000, 1_000_000)
     runs: int = 5
     calls: int = 20
     singles: int = 1000
+    designs: tuple[str, ...] = DESIGNS
 
 
 QUICK = Sizes(stored=(2_000,), runs=3, calls=3, singles=100)
@@ -108,7 +110,7 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
     server = RedisServer(directory / "redis", dies_with_parent=True)
     server.start()
     try:
-        costs = [cost for label in DESIGNS for cost in measured(report, sizes, server, label)]
+        costs = [cost for label in sizes.designs for cost in measured(report, sizes, server, label)]
         for stored in sizes.stored:
             ours = [cost for cost in costs if cost.stored == stored]
             theirs = _datasketch(report, sizes, server, stored), _simhash_index(report, sizes, stored)
@@ -260,22 +262,40 @@ def _replayed(client: redis.Redis) -> float:
     return watch.wall
 
 
+def _replayed_singly(client: redis.Redis) -> list[float]:
+    """Seconds of each recorded call with a script that does nothing: what Redis, the driver and the machine take."""
+    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
+    script, seconds = Script(client, EMPTY_SCRIPT), []
+    script.load()
+    for _, _, _, key, *arguments in calls:
+        one = time.perf_counter()
+        with script.line() as line:
+            line.send(key, arguments)
+            line.receive()
+        seconds.append(time.perf_counter() - one)
+    return seconds
+
+
 def _singles(bench: Bench) -> float:
-    """Pages a second one by one, and how long one takes; the median rate."""
-    rates, seconds = [], []
+    """Pages a second one by one, and how long one takes, beside the limit; the median rate."""
+    rates, seconds, limits = [], [], []
     for _ in range(bench.sizes.runs):
-        watch = Stopwatch()
-        for page in bench.pages(bench.sizes.singles):
+        pages, watch = bench.pages(bench.sizes.singles), Stopwatch()
+        RecordingConnection.sent = []
+        for page in pages:
             one = time.perf_counter()
             bench.judge([page])
             seconds.append(time.perf_counter() - one)
         rates.append(bench.sizes.singles / watch.wall)
+        limits += _replayed_singly(bench.client)
     report, at = bench.report, f"{bench.label}, {bench.index.documents():,} stored"
     rate = report.figure(NAME, f"check and insert, one by one ({at})", "pages/s", rates)
-    report.figure(NAME, f"one page, p50 ({at})", "ms", [1e3 * percentile(seconds, 50)], f"{len(seconds)} calls")
-    slowest = report.figure(
-        NAME, f"one page, p99 ({at})", "ms", [1e3 * percentile(seconds, 99)], f"{len(seconds)} calls"
-    )
+    slowest = 0.0
+    for percent in (50, 99):
+        calls = f"{len(seconds)} calls"
+        limit = [1e3 * percentile(limits, percent)]
+        report.figure(NAME, f"limit: one empty call, same arguments, p{percent} ({at})", "ms", limit, calls)
+        slowest = report.figure(NAME, f"one page, p{percent} ({at})", "ms", [1e3 * percentile(seconds, percent)], calls)
     report.ratio(Ratio(NAME, f"one page, p99 ({at})", slowest, "ms", "<=", _wanted(bench, 1.0)))
     return rate
 
@@ -288,7 +308,7 @@ def _bytes(bench: Bench, empty: int) -> float:
     documents = bench.index.documents()
     report, at = bench.report, f"{bench.label}, {documents:,} stored"
     each = (_used(bench.client) - empty) / documents
-    kinds = _bytes_by_kind(bench.client)
+    kinds = bytes_by_kind(bench.client)
     shares = ", ".join(f"{kind} {total / documents:.0f}" for kind, total in sorted(kinds.items()))
     report.figure(NAME, f"Redis memory ({at})", "bytes a document", [each], f"URL of {URL_BYTES} bytes; keys: {shares}")
     wanted = WHOLE_BYTES.get(bench.label)
@@ -302,7 +322,7 @@ def _used(client: redis.Redis) -> int:
     return int(client.info("memory")["used_memory"])
 
 
-def _bytes_by_kind(client: redis.Redis, one_in: int = 20) -> dict[str, float]:
+def bytes_by_kind(client: redis.Redis, one_in: int = 20) -> dict[str, float]:
     """Bytes of all keys by the letter behind the index's name, from a sample of them."""
     seen: dict[str, int] = {}
     sampled: dict[str, list[int]] = {}

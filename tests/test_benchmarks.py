@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from benchmarks import compressed, index, meter, samples
+from benchmarks import compressed, index, memory, meter, samples
 from benchmarks.cli import main
 from benchmarks.report import Ratio, Report, shown
 from simhash.index import Relation
@@ -99,6 +99,14 @@ def test_the_command_runs_what_it_is_told_and_writes_the_figures(
     assert found["figures"][0]["value"] == 2.0
     assert found["ratios"][0]["met"] is False
     assert found["machine"]["cores"] > 0
+
+
+def test_memory_is_measured_beside_what_was_planned(report: Report, tmp_path: Path) -> None:
+    memory.run(report, memory.Sizes((3_000,), ("10",)), tmp_path)
+    values = {figure.name: figure.value for figure in report.figures}
+    measured, planned = values["Redis memory (10, 3,000 stored)"], values["planned (10, 3,000 stored)"]
+    assert planned == pytest.approx(measured, rel=0.15)
+    assert 60 < values["tables (10, 3,000 stored)"] < measured
 
 
 def test_compressed_tables_are_measured_beside_other_codes(report: Report, tmp_path: Path) -> None:
