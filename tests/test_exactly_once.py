@@ -1,9 +1,12 @@
 """The guarantees of the stream, on a real broker and a real Redis, under kills, stops, rebalances and replays."""
 
 import signal
+from contextlib import contextmanager
 from random import Random
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Entry, Relation
 from simhash.profiles import profile
@@ -250,3 +253,98 @@ def test_a_topic_made_again_is_noticed_and_right_after_it_is_announced(stream):
     made_again = stream.verdicts()[32:]
     assert {v["verdict"] for v in made_again} == {"duplicate"}
     assert {v["match"]["same_url"] for v in made_again if v["match"]["distance"] == 0} >= {True}
+
+
+def test_a_replay_after_retention_took_its_elder_says_what_was_said_first(stream, tmp_path):
+    """Judged, not committed; then its elder is forgotten: the journal answers, not the index as it is now."""
+    page = texts(1, Random(3))[0]
+    elder, younger = json_page(0, page), json_page(1, page + " changed")
+    stream.send([elder])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(1)
+        worker.stop()
+    stream.send([younger])
+    killed = stream.worker(stop_at="judged:1")
+    with working(killed):
+        assert killed.wait()[0] == -signal.SIGKILL
+    others = tmp_path / "others.jsonl"
+    vocabulary = Random(4)
+    others.write_bytes(b"\n".join(json_page(n, texts(1, vocabulary)[0])[1] for n in range(100, 110)))
+    few = {"SIMHASH_DEDUP_MAX_DOCUMENTS": "3"}
+    judged = stream.command(
+        "file", str(others), "--redis", stream.redis_url, "--out", str(tmp_path / "verdicts"), env=few
+    )
+    assert judged.returncode == 0, judged.stderr
+    assert stream.command("inspect", "http://example.com/0").returncode == 1
+    stream.settings["max_documents"] = "3"
+    stream.send([json_page(2, page + " changed once more")])
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(3)
+        assert again.stop()[0] == 0
+    first, replayed, later = sorted(stream.verdicts(), key=lambda v: v["url"])
+    assert (first["verdict"], replayed["verdict"], later["verdict"]) == ("unique", "duplicate", "unique")
+    assert replayed["match"]["seq"] == first["seq"]
+
+
+def test_two_pages_under_one_fingerprint_are_told_apart_by_the_verifier(stream):
+    """The same words in another order: the same features, and hardly a run of five words in common."""
+    words = texts(1, Random(5))[0].split()
+    orders = [Random(seed).sample(words, len(words)) for seed in (1, 2)]
+    stream.send([json_page(n, " ".join(orders[n % 2])) for n in range(4)])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(4)
+        assert worker.stop()[0] == 0
+    verdicts = stream.verdicts()
+    assert len({v["fingerprint"] for v in verdicts}) == 1
+    assert [v["verdict"] for v in verdicts] == ["unique", "unique", "duplicate", "duplicate"]
+    assert [v["match"]["url"][-1] for v in verdicts[2:]] == ["0", "1"]
+
+
+@contextmanager
+def another_member(stream):
+    """A member of the stream's group that commits nothing."""
+    consumer = KafkaConsumer(
+        stream.input_topic,
+        bootstrap_servers=stream.bootstrap_servers,
+        group_id=stream.name,
+        enable_auto_commit=False,
+        partition_assignment_strategy=[CooperativeStickyAssignor],
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_a_rebalance_in_the_middle_of_a_batch(kafka_server, name, tmp_path):
+    """While Redis stands still a batch waits for it; meanwhile half of its partitions become another member's."""
+    with running_redis(tmp_path) as server:
+        patient = {"session_timeout": "10s", "redis_timeout": "500ms"}
+        made = Stream(name, kafka_server.bootstrap_servers, server.url, partitions=4, settings=patient)
+        made.create()
+        worker = made.worker()
+        with working(worker):
+            filled(made, 16)
+            made.wait_for(16)
+            server.pause()
+            filled(made, 64, seed=2)
+            with another_member(made) as member:
+
+                def holds_half():  # it must go on polling, as members do, or the group waits for it
+                    member.poll(100)
+                    return len(member.assignment()) == 2
+
+                until(holds_half, "half of the partitions have moved")
+                server.resume()
+                until(lambda: holds_half() and sum(made.answers().values()) >= 48, "the other half is answered")
+                moved = {partition.partition for partition in member.assignment()}
+                answered = {v["source"]["partition"] for v in made.verdicts() if v["source"]["offset"] >= 4}
+                assert answered.isdisjoint(moved)
+            made.wait_for(80)
+            code, written = worker.stop()
+        assert (code, "partitions lost" in written) == (0, True)
+        assert_each_answered_once(made, 80)
+        assert_guarantees(made.verdicts())
