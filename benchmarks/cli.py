@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, memory, texts
+from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, memory, migration, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -44,6 +44,10 @@ def _memory(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     memory.run(report, memory.Sizes(asked["stored"] or sizes.stored, asked["designs"] or sizes.designs), scratch)
 
 
+def _migration(report: Report, quick: bool, scratch: Path, _: Path) -> None:
+    migration.run(report, migration.QUICK if quick else migration.Sizes(), scratch)
+
+
 def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
     texts.run(report, texts.QUICK if quick else texts.Sizes(), pages)
 
@@ -65,6 +69,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "crowd": _crowd,
     "cluster": _cluster,
     "memory": _memory,
+    "migration": _migration,
     "compressed": _compressed,
     "batch": _batch,
 }

@@ -66,14 +66,14 @@ def _measured(report: Report, directory: Path, name: str, stored: int) -> None:
             index.inside.run(("judging", "loading"))  # the script is there: it is no document's
             empty = client.info("memory")
             watch = Stopwatch()
-            _store(report, index, stored)
+            stored_pages(report, index, stored)
             report.progress(f"stored in {watch.wall:.0f} s")
             _report(report, client, empty, name, index.spec, stored)
     finally:
         server.kill()
 
 
-def _store(report: Report, index: RedisIndex, stored: int) -> None:
+def stored_pages(report: Report, index: RedisIndex, stored: int) -> None:
     """Store the pages, the next ones made while Redis stores the last."""
     with ThreadPoolExecutor(1) as thread:
         under_way: Future[Any] | None = None

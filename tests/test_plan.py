@@ -160,6 +160,9 @@ def test_the_command_prints_all_as_json_too():
     assert found["recommended"] in [each["design"] for each in found["plans"]]
     assert found["plans"][0]["used_bytes"] == round(sum(found["plans"][0]["memory"].values()))
     assert len(found["plans"][0]["found"]) == found["reach"] + 1
+    per_probe = {each["design"]: each["candidates_per_probe"] for each in found["plans"]}
+    assert per_probe["14"] == pytest.approx(5e6 / 2**32)
+    assert per_probe["2-probed"] == pytest.approx(5e6 / 2**32)
     text = run("--documents", "5000000")
     assert f"recommended: {found['recommended']}, " in text
     assert "`design = auto` takes" in text

@@ -81,6 +81,7 @@ class Plan:
     Attributes:
         prefixes: the shortest and the longest, in bits.
         candidates: stored fingerprints that a page is compared with, on average.
+        candidates_per_probe: those that one probe of a table brings, on average.
         found: share of the pairs at distance 0, 1 ... reach that its tables find.
         found_with_bands: the same of pairs of texts of `SIMILARITY`, by tables or bands.
         check_us: microseconds of Redis for a page.
@@ -92,6 +93,7 @@ class Plan:
     prefixes: tuple[int, int]
     bucket_bits: int
     candidates: float
+    candidates_per_probe: float
     found: tuple[float, ...]
     found_with_bands: tuple[float, ...]
     memory: Memory
@@ -140,6 +142,7 @@ def plan(question: Question, design: Design) -> Plan:
         prefixes=(min(prefixes), max(prefixes)),
         bucket_bits=b,
         candidates=met,
+        candidates_per_probe=candidates_per_probe(design, question.documents),
         found=tuple(shares),
         found_with_bands=tuple(with_bands(each, relation.bands, question.rows, SIMILARITY) for each in shares),
         memory=used,
@@ -156,6 +159,12 @@ def candidates(layout: Layout, documents: int) -> float:
     tables = sum((1 + design.radius * table.prefix) * 2.0**-table.prefix for table in design.tables)
     bands = relation.bands * 2.0 ** -min(BAND_BITS, layout.band_shape.bucket + layout.band_shape.score)
     return documents * (tables + bands)
+
+
+def candidates_per_probe(design: Design, documents: int) -> float:
+    """Entries of a table that share one prefix, on average."""
+    probes = [(1 + design.radius * table.prefix, 2.0**-table.prefix) for table in design.tables]
+    return documents * sum(count * share for count, share in probes) / sum(count for count, _ in probes)
 
 
 def check_us(relation: Relation, met: float) -> float:
