@@ -116,13 +116,17 @@ class Stream:
         other.create()
         return other
 
-    def send(self, records: Sequence[tuple[bytes | None, bytes | None]], headers: Any = None) -> None:
-        """Append records to the input, in turn to its partitions."""
+    def send(
+        self,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> None:
+        """Append records to the input: to one partition, or in turn to all."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, max_request_size=64 << 20)
         for number, (key, value) in enumerate(records):
-            future = producer.send(
-                self.input_topic, key=key, value=value, headers=headers, partition=number % self.partitions
-            )
+            where = number % self.partitions if partition is None else partition
+            future = producer.send(self.input_topic, key=key, value=value, headers=headers, partition=where)
         producer.flush()
         future.get(timeout=30)
         producer.close()
