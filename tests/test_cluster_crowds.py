@@ -34,7 +34,7 @@ class Watched(Nodes):
 @pytest.fixture
 def small_calls(monkeypatch):
     """A call gives few members and few records; meeting four pages is meeting a crowd."""
-    bounded = nodes.GROUP.replace("MOST_MEMBERS = 2000", f"MOST_MEMBERS = {BOUND}")
+    bounded = nodes.GROUP.replace("MOST_MEMBERS = 1000", f"MOST_MEMBERS = {BOUND}")
     assert bounded != nodes.GROUP
     monkeypatch.setattr("simhash.index.cluster.nodes.GROUP", bounded)
     monkeypatch.setattr("simhash.index.cluster.reading.RECORDS_AT_ONCE", 10)

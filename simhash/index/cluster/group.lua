@@ -21,7 +21,7 @@
 
 local call, sub, unpack_struct, pack = redis.call, string.sub, struct.unpack, struct.pack
 local BARRED_KEPT = 1000
-local MOST_MEMBERS = 2000   -- about 2 ms
+local MOST_MEMBERS = 1000   -- about 1 ms
 local SERVER_DIGITS = 16
 local barred, written_key = KEYS[1], KEYS[2]
 
