@@ -42,7 +42,7 @@ STILL_MS = 500.0
 class Sizes:
     """How much is measured: documents before, worker processes."""
 
-    stored: int = 200_000
+    stored: int = 100_000
     workers: tuple[int, ...] = (1, 4)
 
 

@@ -1,6 +1,8 @@
 """Other tables for a live index on a cluster: no answer is lost, none is wrong, whenever the migration is ended."""
 
 import threading
+from contextlib import suppress
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +15,7 @@ from tests.backends import Backend
 from tests.crowded_cluster import Crashed
 from tests.pages import brute_force, summary
 from tests.test_cluster import held_up
-from tests.test_migration import RULE, Killed, contents, pages_of, to_design
+from tests.test_migration import RULE, Killed, contents, pages_of, to_design, unlike
 from worker.cli.main import commands
 
 
@@ -141,6 +143,32 @@ def test_workers_go_on_while_an_index_is_migrated(cluster, cluster_client, name,
     assert index.spec.relation.design.name == "10"
     assert index.documents() <= 62
     index.check_and_insert([], {partition: len(pages)})
+
+
+@pytest.mark.parametrize(("still_seconds", "times"), [(60.0, [1]), (0.0, range(5, 100))])
+def test_workers_that_add_more_than_is_copied_wait_for_it(
+    cluster_client, name, small_steps, monkeypatch, still_seconds, times
+):
+    """A page is added for each that is copied while workers go on: it would never end if they did not wait."""
+    monkeypatch.setattr("simhash.index.cluster.migration.NEARLY", 2)
+    monkeypatch.setattr("simhash.index.cluster.migration.FREE_SECONDS", 0.0)
+    monkeypatch.setattr("simhash.index.cluster.migration.STILL_SECONDS", still_seconds)
+    random, told = Random(9), []
+    old = opened(cluster_client, name)
+    old.check_and_insert(unlike(25, random), {})
+
+    def add(progress):
+        assert len(told) < 300, "the migration does not end"
+        told.append(progress)
+        with suppress(IndexUnreachable):
+            old.check_and_insert(unlike(1, random), {})
+
+    migration = ClusterMigration(cluster_client, name, add)
+    migration.run(to_design("10"))
+    assert migration.still.times in times
+    there = whole(cluster_client, name)
+    assert [record.seq for _, record in contents(there)] == list(range(1, there.documents() + 1))
+    assert there.documents() > 25
 
 
 def test_a_missing_index_is_said_to_be_missing(cluster_client, name):
