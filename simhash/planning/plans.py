@@ -48,8 +48,8 @@ class Costs:
 
 
 COSTS = Costs(page=22.0, table=7.1, band=10.0, probe=2.2, candidate=1.2)
-"""Coarse, good for telling designs apart and not for promising a rate. 10 tables took 93 us a page (1M documents, random;
-batches of 100; two busy cores); in one later run 4 tables took 0.80 times as long as these (18 candidates), 2 probed
+"""Coarse, good for telling designs apart and not for promising a rate. 10 tables took 93 us a page (1M documents,
+random; batches of 100; two busy cores); in a later run 4 tables took 0.80 times as long (18 candidates), 2 probed
 ones 1.89, 6 tables with 3 bands 1.21. `make bench` measures the machine at hand."""
 
 
