@@ -113,9 +113,10 @@ def matches(signatures: Sequence[Sequence[Signature]]) -> tuple[int, int, int]:
     every = [signature for of_article in signatures for signature in of_article]
     table = SignatureTable.of(every, DEFAULT.bits, DEFAULT.verifier_bits, DEFAULT.bands)
     found = search(table, [Rule.of(relation_of(DEFAULT, design("6")))]).found[0]
-    same = sum(owner[a] == owner[b] for a, b in zip(found.first.tolist(), found.second.tolist(), strict=True))
+    matched = found.page_pairs()
+    same = sum(owner[a] == owner[b] for a, b in matched)
     pairs = sum(len(list(combinations(of_article, 2))) for of_article in signatures)
-    return same, len(found) - same, pairs
+    return same, len(matched) - same, pairs
 
 
 def processor_seconds(work: Callable[[], object]) -> float:

@@ -140,7 +140,7 @@ def peers_table(given: Texts, signatures: Sequence[Signature], console: Console)
     rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, seconds))]
     for lsh in found["lsh"]:
         name = f"datasketch MinHashLSH, 128, threshold {lsh['threshold']} ({lsh['bands'][0]} x {lsh['bands'][1]})"
-        rows.append(given.row(name, _pairs(lsh["pairs"]), _rate(count, found["seconds"]["datasketch"])))
+        rows.append(given.row(name, _pairs(lsh["pairs"], count), _rate(count, found["seconds"]["datasketch"])))
     for package, fingerprints in found["fingerprints"].items():
         values = [None if text is None else int(text, 16) for text in fingerprints]
         name = f"{package} simhash, k = 3 ({sum(value is None for value in values)} texts raise)"
@@ -217,9 +217,10 @@ def _within(values: Sequence[int | None], k: int) -> Found:
     return compare_all(SignatureTable.of(signatures, 64, 64, 0), [Rule(k)]).found[0]
 
 
-def _pairs(pairs: Sequence[Sequence[int]]) -> Found:
+def _pairs(pairs: Sequence[Sequence[int]], pages: int) -> Found:
+    """Pairs of pages, each of them a row of its own."""
     places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64))
+    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(pages))
 
 
 def _cells(figures: Figures) -> list[str]:

@@ -98,8 +98,11 @@ def test_the_json_has_every_profile_k_and_language(files: Path) -> None:
 
 
 @pytest.mark.parametrize("profile", ["default", "segmented", "jieba-keywords", "jieba-tutorial"])
-def test_every_profile_finds_the_copies(files: Path, profile: str) -> None:
-    assert rows(files, "--profile", profile)[0]["recall_exact"] == 1.0
+def test_every_profile_finds_the_copies_at_every_k(files: Path, profile: str) -> None:
+    found = rows(files, "--profile", profile, *(flag for k in range(8) for flag in ("--k", str(k))))
+    assert {row["k"] for row in found if row["rule"] == "plain"} == set(range(8))
+    assert all(set(row) >= FIGURES for row in found)
+    assert {row["recall_exact"] for row in found if row["language"] == "ALL"} == {1.0}
 
 
 def test_within_k_of_its_tables_the_index_answers_what_comparing_every_pair_finds(files: Path) -> None:
@@ -194,10 +197,11 @@ def test_a_missing_extra_is_named_before_any_work(files: Path, monkeypatch: pyte
 
 
 def test_a_place_that_cannot_be_written_is_named_before_any_work(files: Path) -> None:
-    for flag, place in (("--json", "missing/out.json"), ("--plot", "pages.jsonl/plots")):
-        error = run(files, flag, str(files / place)).exception
+    places = [("--json", str(files / "missing/out.json")), ("--plot", str(files / "pages.jsonl/plots"))]
+    for flag, place in (*places, ("--plot", "/proc")):  # there nobody writes, not even root
+        error = run(files, flag, place).exception
         assert isinstance(error, InputError)
-        assert str(files / place) in str(error)
+        assert place in str(error)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +209,8 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(files: Path) ->
     [
         ({"a": "original"}, "line 1: .*missing required field"),
         ({"a": "x", "b": "y", "jaccard": 0.9}, "no pair has both its pages"),
+        ({"a": "original", "b": "copy", "jaccard": 7}, "line 1: Expected `float` <= 1"),
+        ("", "no pair has both its pages"),
         ("not JSON", "line 1"),
     ],
 )
@@ -230,4 +236,15 @@ def test_a_rejected_page_stays_in_the_set_and_is_found_by_nobody(files: Path) ->
     (files / "pages.jsonl").write_text("\n".join(lines))
     everything = rows(files)[0]
     assert (everything["pages"], everything["pairs_080"], everything["recall_080"]) == (5, 3, 0.0)
-    assert json.loads((files / "out.json").read_text())["profiles"][0]["speed"]["rejected"] == 1
+    speed = json.loads((files / "out.json").read_text())["profiles"][0]["speed"]
+    assert speed["rejected"] == 1
+    assert speed["first_rejection"].startswith("page 3: ")
+    assert "the first that is rejected: page 3: " in run(files).output
+
+
+def test_where_no_page_can_be_read_the_first_is_named(files: Path) -> None:
+    lines = [json.dumps(each | {"html": "and html too", "text": "text"}) + "\n" for each in corpus()]
+    (files / "pages.jsonl").write_text("".join(lines))
+    error = run(files).exception
+    assert isinstance(error, InputError)
+    assert "every page is rejected; page 1: " in str(error)

@@ -1,5 +1,6 @@
 """Figures of small corpora that are known by hand, and the search of all pairs held against brute force."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from random import Random
@@ -15,6 +16,7 @@ from simhash.evaluation import (
     Search,
     SignatureTable,
     Truth,
+    by_reading,
     common_share,
     figures_by_language,
     histograms,
@@ -34,9 +36,9 @@ IDS = ["a", "b", "c", "d", "e"]
 
 
 def found(*pairs: tuple[int, int]) -> Found:
-    """These pairs, at distance 0."""
+    """These pairs of the five pages, at distance 0."""
     places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64))
+    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(len(IDS)))
 
 
 def signature(fingerprint: int | None, verifier: int | None = None, digest: str = "", features: int = 0) -> Signature:
@@ -45,9 +47,11 @@ def signature(fingerprint: int | None, verifier: int | None = None, digest: str 
 
 
 def readings(truth: Truth, digests: list[str] = IDS) -> dict[tuple[int, int], Reading]:
-    known = truth.known(digests)
-    pairs = zip(known.first.tolist(), known.second.tolist(), strict=True)
-    return dict(zip(pairs, map(Reading, known.reading.tolist()), strict=True))
+    """What every pair is, but for those that nobody knows."""
+    pairs = list(combinations(range(len(digests)), 2))
+    first, second = np.array(pairs).T
+    found = zip(pairs, map(Reading, truth.known(digests).readings_of(first, second).tolist()), strict=True)
+    return {pair: reading for pair, reading in found if reading != Reading.NEGATIVE or pair in truth.jaccard}
 
 
 def test_jaccard_decides_between_near_duplicate_grey_and_stranger() -> None:
@@ -152,7 +156,7 @@ def test_pages_without_a_fingerprint_match_on_their_digest_only() -> None:
     signatures = [signature(None, None, "x"), signature(0, None, "x"), signature(None, None, "x"), signature(None)]
     table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
     matched = search(table, [Rule(63)]).found[0]
-    assert list(zip(matched.first.tolist(), matched.second.tolist(), strict=True)) == [(0, 2)]
+    assert matched.page_pairs() == [(0, 2)]
 
 
 def test_a_page_without_a_verifier_matches_nothing_where_the_verifier_is_asked() -> None:
@@ -193,7 +197,7 @@ def test_all_pairs_at_once_are_those_of_brute_force(chosen: tuple[Relation, int]
     table = SignatureTable.of(signatures, relation.design.bits, relation.verifier_bits, bands)
     expected = {(i, j) for i, j in combinations(range(len(entries)), 2) if relation.matches(entries[i], entries[j])}
     matched = search(table, [Rule.of(relation)]).found[0]
-    assert set(zip(matched.first.tolist(), matched.second.tolist(), strict=True)) == expected
+    assert matched.page_pairs() == sorted(expected)
 
 
 def _with_keys(verifier: int | None, bands: int, random: Random) -> int | None:
@@ -209,8 +213,108 @@ def test_sets_larger_than_a_block_are_searched_to_the_last_pair() -> None:
     values.append(flipped(values[0], 64, 2, random))
     table = SignatureTable.of([signature(value) for value in values], 64, 64, 0)
     searched: Search = search(table, [Rule(5)])
-    assert list(zip(searched.found[0].first, searched.found[0].second, strict=True)) == [(0, count - 1)]
+    assert searched.found[0].page_pairs() == [(0, count - 1)]
     assert searched.gate.sum() == count * (count - 1) // 2
+
+
+LANGUAGES = st.lists(st.sampled_from(["en", "zh", "ja"]), min_size=14, max_size=14)
+SIGNATURES = st.lists(
+    st.builds(
+        signature,
+        st.sampled_from([None, 0, 1, 0b11, 0xFF]),
+        st.sampled_from([None, 0, 1 << 63, 0xFFFF]),
+        st.sampled_from(["x", "y", "z"]),
+        st.sampled_from([5, 50]),
+    ),
+    min_size=14,
+    max_size=14,
+)
+LISTED = st.dictionaries(
+    st.sampled_from(list(combinations(range(14), 2))), st.sampled_from([0.4, 0.6, 0.85, 0.95, 1.0]), max_size=30
+)
+LABELS = st.dictionaries(st.sampled_from(list(combinations(range(14), 2))), st.booleans(), max_size=12)
+
+
+def reading_of(pair: tuple[int, int], truth: Truth, pages: list[Signature]) -> Reading:
+    """What a pair is, by the words of `truth`."""
+    a, b = pair
+    label, jaccard = truth.labels.get(pair), truth.jaccard.get(pair, 0.0)
+    if label is False:
+        return Reading.NEGATIVE
+    if pages[a].digest == pages[b].digest or jaccard == 1:
+        return Reading.EXACT
+    if label or jaccard >= 0.8:
+        return Reading.POSITIVE
+    return Reading.GREY if jaccard >= 0.5 else Reading.NEGATIVE
+
+
+def matches(a: Signature, b: Signature, rule: Rule) -> bool:
+    """Whether two pages match, every pair compared."""
+    if a.fingerprint is None or b.fingerprint is None:
+        return a.fingerprint is b.fingerprint and a.digest == b.digest
+    if (a.fingerprint ^ b.fingerprint).bit_count() > rule.reach:
+        return False
+    if rule.verifier_reach is None:
+        return True
+    if a.verifier is None or b.verifier is None:
+        return False
+    return (a.verifier ^ b.verifier).bit_count() <= rule.verifier_reach
+
+
+@given(SIGNATURES, LANGUAGES, LISTED, LABELS, st.sampled_from([Rule(1), Rule(2, 1), Rule(63, 64)]))
+def test_copies_count_as_if_every_pair_of_pages_were_looked_at(
+    pages: list[Signature],
+    languages: list[str],
+    listed: dict[tuple[int, int], float],
+    labels: dict[tuple[int, int], bool],
+    rule: Rule,
+) -> None:
+    truth = Truth(len(pages), listed, labels, 0)
+    known = truth.known([page.digest for page in pages])
+    table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
+    searched = search(table, [rule])
+    figures = figures_by_language(searched.found[0], known, languages)
+    pairs = list(combinations(range(len(pages)), 2))
+    reading = {pair: reading_of(pair, truth, pages) for pair in pairs}
+    hits = {pair for pair in pairs if matches(pages[pair[0]], pages[pair[1]], rule)}
+    assert searched.found[0].page_pairs() == sorted(hits)
+    language = {(a, b): languages[a] if languages[a] == languages[b] else "mixed" for a, b in pairs}
+    for name, each in figures.items():
+        among = [pair for pair in pairs if name in ("ALL", language[pair])]
+        counted = Counter((reading[pair], pair in hits) for pair in among)
+        for of, total, found in (
+            (Reading.POSITIVE, each.pairs_080, each.found_080),
+            (Reading.GREY, each.grey_pairs, each.grey_found),
+            (Reading.EXACT, each.pairs_exact, round((each.recall_exact or 0) * each.pairs_exact)),
+        ):
+            assert (total, found) == (counted[of, True] + counted[of, False], counted[of, True])
+        assert each.false_pairs == counted[Reading.NEGATIVE, True]
+    assert figures["ALL"].pairs_080 == sum(each.pairs_080 for name, each in figures.items() if name != "ALL")
+    near = [pair for pair in pairs if None not in (pages[pair[0]].fingerprint, pages[pair[1]].fingerprint)]
+    apart = Counter(
+        (reading[a, b], ((pages[a].fingerprint or 0) ^ (pages[b].fingerprint or 0)).bit_count()) for a, b in near
+    )
+    gate = histograms(table, known, searched).gate
+    assert {(Reading(of), int(at)): gate[of, at] for of, at in zip(*np.nonzero(gate), strict=True)} == dict(apart)
+    step = searched.found[0].distance % 3
+    row = by_reading(searched.found[0], known, step, 3)
+    assert row.sum(axis=1).tolist() == [sum(reading[pair] == of for pair in hits) for of in Reading]
+
+
+def test_twenty_thousand_copies_are_one_row_and_two_hundred_million_pairs() -> None:
+    count = 20_000
+    pages = [signature(0xABC, 5, "x")] * (count // 2) + [signature(None, None, "y")] * (count // 2)
+    pages[7] = signature(0xABD, 5, "z")
+    table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
+    known = make_truth([str(number) for number in range(count)], {("7", "8"): 0.9}).known([p.digest for p in pages])
+    searched = search(table, [Rule(3, 14)])
+    assert (len(table.near), len(searched.found[0]), len(known.first)) == (3, 3, 1)
+    figures = figures_by_language(searched.found[0], known, ["en"] * count)["ALL"]
+    of_x, of_y = count // 2 - 1, count // 2
+    assert figures.pairs_exact == of_x * (of_x - 1) // 2 + of_y * (of_y - 1) // 2
+    assert (figures.recall_exact, figures.recall_080, figures.false_pairs) == (1.0, 1.0, of_x - 1)
+    gate = histograms(table, known, searched).gate
+    assert (gate[Reading.EXACT, 0], gate[Reading.NEGATIVE, 1]) == (of_x * (of_x - 1) // 2, of_x - 1)
 
 
 def test_the_longest_common_substring_of_published_and_hand_made_pairs() -> None:

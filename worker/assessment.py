@@ -25,6 +25,7 @@ from simhash.evaluation import (
     Reading,
     Rule,
     SignatureTable,
+    by_reading,
     figures_by_language,
     histograms,
     recall_by_length,
@@ -69,6 +70,7 @@ class Speed:
 
     pages: int
     rejected: int
+    first_rejection: str
     without_fingerprint: int
     html_to_fingerprint: float
     text_to_fingerprint: float
@@ -154,8 +156,7 @@ def with_common_substrings(
     figures = bench.figures(candidates.only(share >= least))
     result = Result("lcs", shipped.k, shipped.reach, None, shipped.design, figures, {})
     step = np.minimum((share * SHARE_STEPS).astype(np.int64), SHARE_STEPS - 1)
-    counted = np.zeros((len(Reading), SHARE_STEPS), dtype=np.int64)
-    np.add.at(counted, (bench.known.readings_of(candidates.first, candidates.second), step), 1)
+    counted = by_reading(candidates, bench.known, step, SHARE_STEPS)
     return replace(found, results=[*found.results, result], shares=counted)
 
 
@@ -182,6 +183,7 @@ def _speed(made: Fingerprinted) -> Speed:
     return Speed(
         pages=len(made.signatures),
         rejected=made.rejected,
+        first_rejection=made.first_rejection,
         without_fingerprint=sum(s.fingerprint is None for s in made.signatures),
         html_to_fingerprint=pages / both if both else 0.0,
         text_to_fingerprint=pages / made.fingerprint_seconds if made.fingerprint_seconds else 0.0,

@@ -17,9 +17,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 from simhash.errors import PageError
 from simhash.evaluation import Found, common_share
@@ -52,7 +53,7 @@ class _PageLine(msgspec.Struct, frozen=True):
 class _PairLine(msgspec.Struct, frozen=True):
     a: str
     b: str
-    jaccard: float
+    jaccard: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _LabelLine(msgspec.Struct, frozen=True):
@@ -84,11 +85,13 @@ class Fingerprinted:
 
     Attributes:
         signatures: one a page, in order; a rejected page has a digest of its own and nothing else.
+        first_rejection: which page was the first to be rejected, and why; empty if none was.
         extract_seconds, fingerprint_seconds: time spent in all, by one process.
     """
 
     signatures: list[Signature] = field(default_factory=list)
     rejected: int = 0
+    first_rejection: str = ""
     extract_seconds: float = 0.0
     fingerprint_seconds: float = 0.0
 
@@ -156,7 +159,7 @@ def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _L
 def fingerprint(
     corpus: Corpus, recipe: Recipe, processes: int, limits: PageLimits, on_pages: Progress
 ) -> Fingerprinted:
-    """Signatures of all pages, by the worker's own children."""
+    """Signatures of all pages, by the worker's own children; InputError where not a single page can be read."""
     children = Fingerprinters(recipe, processes, limits)
     done = Fingerprinted()
     try:
@@ -169,6 +172,8 @@ def fingerprint(
             on_pages(_collect(ahead.popleft(), done))
     finally:
         children.close()
+    if done.rejected == len(done.signatures):
+        raise InputError(f"every page is rejected; {done.first_rejection}")
     return done
 
 
@@ -194,13 +199,16 @@ def _collect(pending: Pending, done: Fingerprinted) -> int:
             done.fingerprint_seconds += outcome.seconds.fingerprint
         else:
             done.rejected += 1
+            number = len(done.signatures) + 1
+            done.first_rejection = done.first_rejection or f"page {number}: {outcome.error}: {outcome.message}"
             done.signatures.append(Signature(None, None, f"rejected:{len(done.signatures)}", 0))
     return len(outcomes)
 
 
 def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, on_pairs: Progress) -> list[float]:
-    """For each found pair, the longest common substring's share of the shorter page's text."""
-    pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    """For each found pair of rows, the longest common substring's share of the shorter text."""
+    page_of = np.unique(found.row, return_index=True)[1]
+    pairs = list(zip(page_of[found.first].tolist(), page_of[found.second].tolist(), strict=True))
     with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
         texts = _texts(corpus, sorted({page for pair in pairs for page in pair}), recipe, pool)
         parts = [pairs[start : start + PAIRS_A_TASK] for start in range(0, len(pairs), PAIRS_A_TASK)]

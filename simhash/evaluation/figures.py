@@ -19,6 +19,7 @@ from simhash.evaluation.truth import KnownPairs, Reading
 ALL = "ALL"
 MIXED = "mixed"
 """Pairs of pages in two languages."""
+_EVERY = -1
 BANDS = ((0.0, 0.8), (0.8, 0.85), (0.85, 0.9), (0.9, 0.95), (0.95, 1.0))
 """Of Jaccard similarity, the upper end outside; the first holds only pairs that people have labelled duplicates."""
 LENGTHS = (0, 10, 32, 64, 128, 256, 1024)
@@ -68,19 +69,15 @@ class Figures:
 
 def figures_by_language(found: Found, known: KnownPairs, languages: Sequence[str]) -> dict[str, Figures]:
     """Figures of all pages under `ALL`, then of each language; pairs of two languages are under `MIXED`."""
-    names, codes = np.unique([*languages, ""], return_inverse=True)
-    code = codes.astype(np.int64)[:-1]
-    hit = known.among(found.first, found.second)
-    false = found.only(known.readings_of(found.first, found.second) == Reading.NEGATIVE)
-    known_code, false_code = _of_pairs(code, known.first, known.second), _of_pairs(code, false.first, false.second)
-    every = np.ones(len(known_code), dtype=bool)
-    result = {ALL: _figures(len(languages), known, hit, every, len(false))}
+    names, codes = np.unique(languages, return_inverse=True)
+    code = codes.astype(np.int64)
+    counts = _counted(found, known, code, len(names))
+    pages = np.bincount(code, minlength=len(names))
+    result = {ALL: _figures(len(languages), known, counts, _EVERY)}
     for number, name in enumerate(names.tolist()):
-        if pages := int((code == number).sum()):
-            wrong = int((false_code == number).sum())
-            result[name] = _figures(pages, known, hit, known_code == number, wrong)
-    if (known_code == -1).any() or (false_code == -1).any():
-        result[MIXED] = _figures(0, known, hit, known_code == -1, int((false_code == -1).sum()))
+        result[name] = _figures(int(pages[number]), known, counts, number)
+    if (counts.language == len(names)).any() or counts.exact[-1] or counts.false[-1]:
+        result[MIXED] = _figures(0, known, counts, len(names))
     return result
 
 
@@ -89,27 +86,104 @@ def recall_by_length(found: Found, known: KnownPairs, features: Sequence[int]) -
     counts = np.array(features, dtype=np.int64)
     positive = known.reading == Reading.POSITIVE
     shorter = np.minimum(counts[known.first], counts[known.second])[positive]
-    hit = known.among(found.first, found.second)[positive]
+    hit = found.places(known.first, known.second)[positive] >= 0
     return [_band(shorter, hit, low, high) for low, high in zip(LENGTHS, [*LENGTHS[1:], None], strict=True)]
 
 
-def _of_pairs(code: Numbers, first: Numbers, second: Numbers) -> Numbers:
-    return np.where(code[first] == code[second], code[first], -1)
+def by_reading(found: Found, known: KnownPairs, value: Numbers, values: int) -> Numbers:
+    """Found pairs of pages by reading and a value, 0 to values - 1, of each found pair of rows; shape (4, values)."""
+    one_language = np.zeros(len(found.row), dtype=np.int64)
+    total, exact = np.zeros((2, values), dtype=np.int64)
+    same = _digests_of_rows(found, known)
+    same_digest = same[found.first] == same[found.second]
+    for each in range(values):
+        at = found.only(value == each)
+        total[each] = _pairs_by_language(found.row, one_language, 1, at.first, at.second)[0]
+        at = found.only((value == each) & same_digest)
+        exact[each] = _pairs_by_language(found.row, one_language, 1, at.first, at.second)[0]
+    places = found.places(known.first, known.second)
+    hit = places >= 0
+    counted = np.zeros((len(Reading), values), dtype=np.int64)
+    np.add.at(counted, (known.reading[hit], value[places[hit]]), 1)
+    counted[Reading.EXACT] += exact - np.bincount(value[places[hit & known.apart]], minlength=values)
+    counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
+    return counted
 
 
-def _figures(
-    pages: int, known: KnownPairs, hit: NDArray[np.bool_], which: NDArray[np.bool_], false_pairs: int
-) -> Figures:
-    def counted(mask: NDArray[np.bool_]) -> tuple[int, int]:
-        return int((mask & which).sum()), int((mask & which & hit).sum())
+def _digests_of_rows(found: Found, known: KnownPairs) -> Numbers:
+    digests = np.zeros(len(known.digest), dtype=np.int64)
+    digests[found.row] = known.digest
+    return digests
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """What was found of the listed pairs, and of the others how many, by language; the last one: of two languages.
+
+    Attributes:
+        language, hit: of each listed pair, shape (n,).
+        exact, exact_found, false: pairs by language, shape (languages + 1,); listed exact ones are not among them.
+    """
+
+    language: Numbers
+    hit: NDArray[np.bool_]
+    exact: Numbers
+    exact_found: Numbers
+    false: Numbers
+
+
+def _counted(found: Found, known: KnownPairs, code: Numbers, languages: int) -> _Counts:
+    """By arithmetic: a thousand copies of one page are half a million pairs, and nobody lists them."""
+    language = np.where(code[known.first] == code[known.second], code[known.first], languages)
+    hit = found.places(known.first, known.second) >= 0
+
+    def listed(which: NDArray[np.bool_]) -> Numbers:
+        return np.bincount(language[which], minlength=languages + 1)
+
+    digests = np.unique(known.digest)
+    exact = _pairs_by_language(known.digest, code, languages, digests, digests) - listed(known.apart)
+    digest_of = _digests_of_rows(found, known)
+    same = found.only(digest_of[found.first] == digest_of[found.second])
+    exact_found = _pairs_by_language(found.row, code, languages, same.first, same.second) - listed(known.apart & hit)
+    every = _pairs_by_language(found.row, code, languages, found.first, found.second)
+    return _Counts(language, hit, exact, exact_found, every - exact_found - listed(hit & (known.reading > 0)))
+
+
+def _pairs_by_language(group: Numbers, code: Numbers, languages: int, first: Numbers, second: Numbers) -> Numbers:
+    """Pairs of pages, one of a group in `first` and one of that in `second`, by their language; the last: of two.
+
+    Args:
+        group, code: of each page its group and its language.
+        first, second: pairs of groups; a group with itself: the pairs within.
+    """
+    pages = np.zeros((group.max(initial=-1) + 1, languages), dtype=np.int64)
+    np.add.at(pages, (group, code), 1)
+    own = first == second
+    factor = np.where(own, 2, 1)
+    of_one = [(pages[first, i] * (pages[second, i] - own) // factor).sum() for i in range(languages)]
+    every = pages.sum(axis=1)
+    together = (every[first] * (every[second] - own) // factor).sum()
+    return np.array([*of_one, together - sum(of_one)], dtype=np.int64)
+
+
+def _figures(pages: int, known: KnownPairs, counts: _Counts, language: int) -> Figures:
+    which = np.ones(len(counts.language), dtype=bool) if language == _EVERY else counts.language == language
+
+    def listed(mask: NDArray[np.bool_]) -> tuple[int, int]:
+        return int((mask & which).sum()), int((mask & which & counts.hit).sum())
+
+    def others(values: Numbers) -> int:
+        return int(values.sum() if language == _EVERY else values[language])
 
     positive = known.reading == Reading.POSITIVE
-    pairs, found = counted(positive)
-    pairs_090, found_090 = counted(positive & (known.jaccard >= 0.9))
-    grey, grey_found = counted(known.reading == Reading.GREY)
-    exact, exact_found = counted(known.reading == Reading.EXACT)
+    pairs, found = listed(positive)
+    pairs_090, found_090 = listed(positive & (known.jaccard >= 0.9))
+    grey, grey_found = listed(known.reading == Reading.GREY)
+    exact, exact_found = listed(known.reading == Reading.EXACT)
+    exact, exact_found = exact + others(counts.exact), exact_found + others(counts.exact_found)
+    false_pairs = others(counts.false)
     at = positive & which
-    bands = tuple(_band(known.jaccard[at], hit[at], low, high) for low, high in BANDS)
+    bands = tuple(_band(known.jaccard[at], counts.hit[at], low, high) for low, high in BANDS)
     return Figures(
         pages=pages,
         pairs_080=pairs,

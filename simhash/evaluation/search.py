@@ -2,12 +2,16 @@
 
 Nothing is sampled: 8,184 pages are 33.5 million pairs, a second's work for NumPy's popcount. The gate's distance is
 taken of all pairs; tables, bands and verifier are asked only of those within the widest reach.
+
+Pages of one signature are compared once, and counted: what is found are pairs of *rows*, the distinct signatures, and a
+row with itself where more pages than one have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,17 +53,19 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class SignatureTable:
-    """Signatures in columns, one row a page.
+    """Signatures in columns, one row for each distinct one, in the order in which they come.
 
     Attributes:
+        row: the row of each page, shape (pages,).
         bits: width of the fingerprints.
         gate: fingerprints, shape (n, words), right-aligned; 0 where there is none.
         verifier: verifiers without band keys, shape (n, words); 0 where there is none.
         keys: band keys, shape (n, bands); 0 is no key.
-        near, verified: which pages have a fingerprint, a verifier; shape (n,).
-        digest: number of the page's digest among the distinct ones, shape (n,).
+        near, verified: which have a fingerprint, a verifier; shape (n,).
+        digest: number of the row's digest among the distinct ones, shape (n,).
     """
 
+    row: Numbers
     bits: int
     verifier_bits: int
     gate: Words
@@ -72,12 +78,15 @@ class SignatureTable:
     @classmethod
     def of(cls, signatures: Sequence[Signature], bits: int, verifier_bits: int, bands: int) -> SignatureTable:
         """The table of signatures whose verifiers have `bands` keys of BAND_BITS behind `verifier_bits` bits."""
-        verifiers = [signature.verifier for signature in signatures]
-        gates = [signature.fingerprint for signature in signatures]
+        rows: dict[Signature, int] = {}
+        row = np.array([rows.setdefault(signature, len(rows)) for signature in signatures], dtype=np.int64)
+        verifiers = [signature.verifier for signature in rows]
+        gates = [signature.fingerprint for signature in rows]
         shifts = [BAND_BITS * i for i in reversed(range(bands))]
         mask = (1 << BAND_BITS) - 1
         keys = [[((v or 0) >> shift) & mask for shift in shifts] for v in verifiers]
         return cls(
+            row=row,
             bits=bits,
             verifier_bits=verifier_bits,
             gate=_words([g or 0 for g in gates], bits),
@@ -85,17 +94,23 @@ class SignatureTable:
             keys=np.array(keys, dtype=np.uint64).reshape(len(keys), bands),
             near=np.array([g is not None for g in gates], dtype=bool),
             verified=np.array([v is not None for v in verifiers], dtype=bool),
-            digest=np.unique([s.digest for s in signatures], return_inverse=True)[1].astype(np.int64),
+            digest=np.unique([s.digest for s in rows], return_inverse=True)[1].astype(np.int64),
         )
 
+    @property
+    def pages(self) -> Numbers:
+        """How many pages have each row's signature, shape (n,)."""
+        counted: Numbers = np.bincount(self.row, minlength=len(self.near))
+        return counted
+
     def distances(self, first: Numbers, second: Numbers, of_verifier: bool = False) -> Numbers:
-        """Bits in which these pairs' fingerprints, or verifiers, differ."""
+        """Bits in which the fingerprints, or verifiers, of these pairs of rows differ."""
         words = self.verifier if of_verifier else self.gate
         counted: Numbers = np.bitwise_count(words[first] ^ words[second]).sum(axis=1, dtype=np.int64)
         return counted
 
     def meet(self, first: Numbers, second: Numbers, rule: Rule) -> NDArray[np.bool_]:
-        """Which of these pairs share a table's prefix or a band key under `rule`."""
+        """Which of these pairs of rows share a table's prefix or a band key under `rule`."""
         if rule.design is None:
             return np.ones(len(first), dtype=bool)
         apart = self.gate[first] ^ self.gate[second]
@@ -108,7 +123,7 @@ class SignatureTable:
         return met
 
     def agree(self, first: Numbers, second: Numbers, rule: Rule) -> NDArray[np.bool_]:
-        """Which of these pairs' verifiers are within the rule's reach."""
+        """Which of these pairs of rows have verifiers within the rule's reach."""
         if rule.verifier_reach is None:
             return np.ones(len(first), dtype=bool)
         both = self.verified[first] & self.verified[second]
@@ -117,18 +132,43 @@ class SignatureTable:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Pairs that match, first < second, and the distance of their fingerprints (0: on the digest alone)."""
+    """Pairs of rows that match, first <= second, and the distance of their fingerprints (0: on the digest alone).
+
+    Attributes:
+        row: the row of each page, shape (pages,).
+    """
 
     first: Numbers
     second: Numbers
     distance: Numbers
+    row: Numbers
 
     def __len__(self) -> int:
         return len(self.first)
 
     def only(self, which: NDArray[np.bool_]) -> Found:
         """Those pairs."""
-        return Found(self.first[which], self.second[which], self.distance[which])
+        return Found(self.first[which], self.second[which], self.distance[which], self.row)
+
+    def places(self, first: Numbers, second: Numbers) -> Numbers:
+        """Where these pairs of *pages* are among the pairs of rows; -1 for one that was not found; shape as theirs."""
+        if not len(self):
+            return np.full(len(first), -1, dtype=np.int64)
+        a, b = self.row[first], self.row[second]
+        wanted = np.minimum(a, b) * len(self.row) + np.maximum(a, b)
+        keys = self.first * len(self.row) + self.second
+        order = np.argsort(keys)
+        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        return np.where(keys[at] == wanted, at, -1)
+
+    def page_pairs(self) -> list[tuple[int, int]]:
+        """Every pair of pages, one by one: for small sets."""
+        members: dict[int, list[int]] = {}
+        for page, row in enumerate(self.row.tolist()):
+            members.setdefault(row, []).append(page)
+        rows = zip(self.first.tolist(), self.second.tolist(), strict=True)
+        pairs = (combinations(members[a], 2) if a == b else product(members[a], members[b]) for a, b in rows)
+        return sorted((min(pair), max(pair)) for pair in chain.from_iterable(pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +177,7 @@ class Search:
 
     Attributes:
         found: for each rule, in order.
-        gate, verifier: at i, the number of pairs of fingerprints (verifiers) that differ in i bits.
+        gate, verifier: at i, the number of pairs of pages whose fingerprints (verifiers) differ in i bits.
     """
 
     found: list[Found]
@@ -149,18 +189,22 @@ def search(table: SignatureTable, rules: Sequence[Rule]) -> Search:
     """Compare all pairs of pages under every rule at once."""
     gate = np.zeros(table.bits + 1, dtype=np.int64)
     verifier = np.zeros(table.verifier_bits + 1, dtype=np.int64)
-    matches: list[list[Found]] = [[_same_digest(table)] for _ in rules]
+    matches: list[list[Found]] = [[_copies(table, rule), _same_digest(table)] for rule in rules]
     reach = max((rule.reach for rule in rules), default=0)
+    pages = table.pages
     for rows, columns in _blocks(np.flatnonzero(table.near)):
         later = columns[None, :] > rows[:, None]
+        pairs = np.multiply.outer(pages[rows], pages[columns])[later]
         distance = _block_distances(table.gate, rows, columns)
-        gate += np.bincount(distance[later], minlength=len(gate))
+        gate += _counted(distance[later], pairs, len(gate))
         if table.verified.any():
-            verifier += np.bincount(_block_distances(table.verifier, rows, columns)[later], minlength=len(verifier))
+            verifier += _counted(_block_distances(table.verifier, rows, columns)[later], pairs, len(verifier))
         row, column = np.nonzero((distance <= reach) & later)
-        close = Found(rows[row], columns[column], distance[row, column].astype(np.int64))
+        close = Found(rows[row], columns[column], distance[row, column].astype(np.int64), table.row)
         for rule, found in zip(rules, matches, strict=True):
             found.append(_matching(table, close, rule))
+    gate[0] += _within(pages[table.near])
+    verifier[0] += _within(pages[table.near]) if table.verified.any() else 0
     return Search([_joined(found) for found in matches], gate, verifier)
 
 
@@ -179,12 +223,29 @@ def histograms(table: SignatureTable, known: KnownPairs, searched: Search) -> Hi
 
 def _split(table: SignatureTable, known: KnownPairs, total: Numbers, of_verifier: bool) -> Numbers:
     counted = np.zeros((len(Reading), len(total)), dtype=np.int64)
-    both = table.near[known.first] & table.near[known.second]
-    if total.any():
-        distance = table.distances(known.first[both], known.second[both], of_verifier)
-        np.add.at(counted, (known.reading[both], distance), 1)
-        counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
+    if not total.any():
+        return counted
+    first, second = table.row[known.first], table.row[known.second]
+    both = table.near[first] & table.near[second]
+    distance = table.distances(first[both], second[both], of_verifier)
+    np.add.at(counted, (known.reading[both], distance), 1)
+    pages = table.pages
+    counted[Reading.EXACT, 0] += _within(pages[table.near])
+    for a, b in _of_one_digest(table, table.near):
+        counted[Reading.EXACT] += _counted(table.distances(a, b, of_verifier), pages[a] * pages[b], len(total))
+    counted[Reading.EXACT] -= np.bincount(distance[known.apart[both]], minlength=len(total))
+    counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
     return counted
+
+
+def _within(pages: Numbers) -> int:
+    """Pairs of pages that have one row."""
+    return int((pages * (pages - 1) // 2).sum())
+
+
+def _counted(distance: Numbers | NDArray[np.uint16], pairs: Numbers, length: int) -> Numbers:
+    """How many pairs of pages have each distance; exact up to 2**53."""
+    return np.bincount(distance, weights=pairs, minlength=length).astype(np.int64)
 
 
 def _words(values: Sequence[int], bits: int) -> Words:
@@ -223,21 +284,32 @@ def _matching(table: SignatureTable, close: Found, rule: Rule) -> Found:
     return found.only(table.agree(found.first, found.second, rule))
 
 
+def _copies(table: SignatureTable, rule: Rule) -> Found:
+    """Rows that more pages than one have, each with itself."""
+    rows = np.flatnonzero((table.pages > 1) & (~table.near | table.verified | (rule.verifier_reach is None)))
+    return Found(rows, rows, np.zeros(len(rows), dtype=np.int64), table.row)
+
+
 def _same_digest(table: SignatureTable) -> Found:
     """Pages without a fingerprint match on their digest, and only each other."""
-    pages = np.flatnonzero(~table.near)
-    parts = [_joined([])]
-    for rows, columns in _blocks(pages):
+    parts = [Found(a, b, np.zeros(len(a), dtype=np.int64), table.row) for a, b in _of_one_digest(table, ~table.near)]
+    empty = np.empty(0, dtype=np.int64)
+    return _joined([Found(empty, empty, empty, table.row), *parts])
+
+
+def _of_one_digest(table: SignatureTable, among: NDArray[np.bool_]) -> Iterator[tuple[Numbers, Numbers]]:
+    """Pairs of different rows of one digest: a recipe may see what the digest does not, capitals say."""
+    shared = np.bincount(table.digest[among], minlength=len(table.digest)) > 1
+    for rows, columns in _blocks(np.flatnonzero(among & shared[table.digest])):
         equal = table.digest[rows][:, None] == table.digest[columns][None, :]
         row, column = np.nonzero(equal & (columns[None, :] > rows[:, None]))
-        parts.append(Found(rows[row], columns[column], np.zeros(len(row), dtype=np.int64)))
-    return _joined(parts)
+        yield rows[row], columns[column]
 
 
 def _joined(parts: Sequence[Found]) -> Found:
-    empty = np.empty(0, dtype=np.int64)
     return Found(
-        np.concatenate([empty, *(part.first for part in parts)]),
-        np.concatenate([empty, *(part.second for part in parts)]),
-        np.concatenate([empty, *(part.distance for part in parts)]),
+        np.concatenate([part.first for part in parts]),
+        np.concatenate([part.second for part in parts]),
+        np.concatenate([part.distance for part in parts]),
+        parts[0].row,
     )

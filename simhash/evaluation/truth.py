@@ -36,32 +36,40 @@ class Reading(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class KnownPairs:
-    """All pairs of `pages` pages that are not simply strangers, in ascending order of `first * pages + second`.
+    """All pairs of pages that are not simply strangers: listed ones, and copies.
+
+    Copies are all pairs of pages with one digest; they are never listed, for 20,000 pages of one text are 200 million
+    pairs. Listed is, of those, only what a person has labelled different.
 
     Attributes:
-        first, second: numbers of pages, shape (n,), first < second.
+        first, second: listed pairs by the numbers of their pages, shape (n,), first < second, in ascending order.
         jaccard: shape (n,); 0 for a pair known by its label alone.
         reading: values of `Reading`, shape (n,).
+        digest: number of each page's digest among the distinct ones, shape (pages,).
     """
 
-    pages: int
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     jaccard: NDArray[np.float64]
     reading: NDArray[np.int8]
+    digest: NDArray[np.int64]
+
+    @property
+    def apart(self) -> NDArray[np.bool_]:
+        """Which of the listed pairs have one digest all the same: labelled different; shape (n,)."""
+        equal: NDArray[np.bool_] = self.digest[self.first] == self.digest[self.second]
+        return equal
 
     def readings_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int8]:
-        """The reading of any pairs, first < second; shape as theirs."""
+        """The reading of any pairs of pages, first < second; shape as theirs."""
+        same = self.digest[first] == self.digest[second]
+        unlisted = np.where(same, np.int8(Reading.EXACT), np.int8(Reading.NEGATIVE))
         if not len(self.first):
-            return np.full(len(first), Reading.NEGATIVE, dtype=np.int8)
-        keys = self.first * self.pages + self.second
-        wanted = first * self.pages + second
+            return unlisted
+        keys = self.first * len(self.digest) + self.second
+        wanted = first * len(self.digest) + second
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[at] == wanted, self.reading[at], np.int8(Reading.NEGATIVE))
-
-    def among(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the known pairs are among those given; shape (n,)."""
-        return np.isin(self.first * self.pages + self.second, first * self.pages + second)
+        return np.where(keys[at] == wanted, self.reading[at], unlisted)
 
 
 @dataclass(frozen=True)
@@ -79,20 +87,20 @@ class Truth:
 
     def known(self, digests: Sequence[str]) -> KnownPairs:
         """The pairs with their readings, for pages of these digests."""
-        exact = set(_copies(digests))
-        pairs = sorted(exact | self.jaccard.keys() | self.labels.keys())
+        digest = np.unique(digests, return_inverse=True)[1].astype(np.int64)
+        listed = sorted(self.jaccard.keys() | self.labels.keys())
+        pairs = [pair for pair in listed if digests[pair[0]] != digests[pair[1]] or self.labels.get(pair) is False]
         places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        readings = [self._reading(pair, pair in exact) for pair in pairs]
-        jaccard = [1.0 if pair in exact else self.jaccard.get(pair, 0.0) for pair in pairs]
-        return KnownPairs(
-            self.pages, places[:, 0], places[:, 1], np.array(jaccard, dtype=float), np.array(readings, dtype=np.int8)
-        )
+        jaccard = np.array([self.jaccard.get(pair, 0.0) for pair in pairs], dtype=float)
+        readings = np.array([self._reading(pair) for pair in pairs], dtype=np.int8)
+        return KnownPairs(places[:, 0], places[:, 1], jaccard, readings, digest)
 
-    def _reading(self, pair: tuple[int, int], same_digest: bool) -> Reading:
+    def _reading(self, pair: tuple[int, int]) -> Reading:
+        """Of a listed pair whose digests differ, or which is labelled."""
         label, jaccard = self.labels.get(pair), self.jaccard.get(pair, 0.0)
         if label is False:
             return Reading.NEGATIVE
-        if same_digest or jaccard >= 1:
+        if jaccard >= 1:
             return Reading.EXACT
         if label or jaccard >= POSITIVE_JACCARD:
             return Reading.POSITIVE
@@ -117,12 +125,3 @@ def _numbered(pairs: Mapping[Pair, _Value], number: Mapping[str, int]) -> Iterab
         if a in number and b in number and a != b:
             first, second = sorted((number[a], number[b]))
             yield (first, second), value
-
-
-def _copies(digests: Sequence[str]) -> Iterable[tuple[int, int]]:
-    """Every pair of pages with the same digest."""
-    members: dict[str, list[int]] = {}
-    for number, digest in enumerate(digests):
-        earlier = members.setdefault(digest, [])
-        yield from ((other, number) for other in earlier)
-        earlier.append(number)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import click
@@ -149,6 +150,7 @@ def _check_places(json_path: Path | None, plots: Path | None) -> None:
     try:
         if plots:
             plots.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=plots).close()
         if json_path:
             json_path.touch()
     except OSError as error:
@@ -217,6 +219,8 @@ def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
             f"{speed.html_to_fingerprint:,.0f} pages/s as they come, {speed.text_to_fingerprint:,.0f}/s from text",
             console,
         )
+        if speed.first_rejection:
+            _say(f"the first that is rejected: {speed.first_rejection}", console)
         console.print(_rules_table(each))
         console.print(_language_table(each))
     console.rule("[bold]Recall by Jaccard similarity", align="left")
