@@ -160,15 +160,16 @@ class PairHashes:
         features = tokens.hashes * MULTIPLIERS[0]
         here = tokens.unspaced
         if here.any():
-            paired = here.copy()  # with the next one
-            paired[:-1] &= here[1:]
-            paired[-1] &= following.unspaced[0]
-            seconds = np.concatenate((tokens.hashes[1:], following.hashes[:1]))
-            seconds *= MULTIPLIERS[1]
-            seconds *= paired
-            features += seconds
+            paired = np.empty_like(here)  # with the next one
+            np.logical_and(here[:-1], here[1:], out=paired[:-1])
+            paired[-1] = here[-1] and following.unspaced[0]
+            seconds = tokens.hashes[1:] * MULTIPLIERS[1]
+            seconds *= paired[:-1]
+            features[:-1] += seconds
+            if paired[-1]:
+                features[-1:] += following.hashes[:1] * MULTIPLIERS[1]
             # What follows a pair's first begins a pair itself, or is in that one already.
-            kept = np.ones(len(here), dtype=bool)
+            kept = np.empty_like(here)
             kept[0] = paired[0] or not (self._led and here[0])
             np.greater_equal(paired[1:], paired[:-1], out=kept[1:])
             features = features[kept]

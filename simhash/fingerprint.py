@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from simhash.hashes import Hash, wide_enough
 
-Weighing = NDArray[np.float64] | NDArray[np.int64]
+Weighing = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int32]
 """Weights of features: real, or whole where they are counts."""
 
 ROWS_AT_ONCE = 16_384
@@ -50,9 +50,10 @@ def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
         hashes: shape (n,), or (n, words) with the most significant word first.
         bits: how many, from the lowest.
     """
-    rows = hashes.reshape(-1, 1) if hashes.ndim == 1 else hashes[:, ::-1]
+    rows = hashes if hashes.ndim == 1 else hashes[:, ::-1]
     packed = np.ascontiguousarray(rows, dtype="<u8").view(np.uint8)
-    return np.unpackbits(packed, axis=1, bitorder="little")[:, :bits]
+    unpacked = np.unpackbits(packed, bitorder="little").reshape(len(hashes), -1)
+    return unpacked if unpacked.shape[1] == bits else unpacked[:, :bits]
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: Weighing, bits: int) -> NDArray[np.float64]:
@@ -68,6 +69,11 @@ def bit_sums(hashes: NDArray[np.uint64], weights: Weighing, bits: int) -> NDArra
     Raises:
         ValueError: a weight is not finite, or they are MAX_TOTAL and more together.
     """
+    if weights.dtype.kind == "i" and len(weights) <= ROWS_AT_ONCE:
+        exact = weights.astype(np.float32)
+        # Of whole numbers the squares' sum bounds the sum; one call, of a page's few hundred features.
+        if float(exact @ exact) < _EXACT_IN_FLOAT32 / 2:
+            return 2.0 * (exact @ bit_rows(hashes, bits).astype(np.float32)).astype(np.float64) - float(exact.sum())
     total = float(np.abs(weights).sum())
     if not total < MAX_TOTAL:
         raise ValueError(f"weights must be finite and together below 2**1000, not {total}")

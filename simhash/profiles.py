@@ -9,7 +9,7 @@ What the features of a text are is said in `features`, `keywords` and `shingles`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Literal
@@ -30,7 +30,7 @@ from simhash.features import (
     Words,
     normalised_parts,
 )
-from simhash.fingerprint import Weighing, fingerprint, simhash
+from simhash.fingerprint import Weighing, bit_sums, fingerprint, from_sums, simhash
 from simhash.hashes import Hash, wide_enough
 from simhash.keywords import Keywords
 from simhash.segment import pieces
@@ -152,7 +152,7 @@ class Profile:
         tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
         digest, verifier = _tagged(reading.digest.hex(), raw), reading.verifier()
         gate = self._gate(tally)
-        if len(tally.hashes) < self.min_features or gate is None or (self.verifier and verifier is None):
+        if tally.distinct < self.min_features or gate is None or (self.verifier and verifier is None):
             return Signature(None, None, digest, tally.total)
         return Signature(gate, verifier, digest, tally.total)
 
@@ -202,7 +202,7 @@ class Profile:
         if isinstance(self.features, Keywords):
             scores = self.features(body)
             values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
-            return _Tally(self._hash.words(scores), values, len(scores))
+            return _Tally([(self._hash.words(scores), values)], len(scores))
         if isinstance(self.features, TokenPairs):
             reading = _Reading(self.features, self._hash, None)
             reading.add(body)
@@ -210,20 +210,30 @@ class Profile:
         counts = HashCounts()
         for features in self.features(body):
             counts.add(self._hash.words(features))
-        return _Tally(*counts.counted(), counts.total)
+        return _Tally(counts.counted(), counts.total)
 
     def _gate(self, tally: _Tally) -> int | None:
-        weights = self.weights.of(tally.values)
-        return simhash(tally.hashes, weights, self.bits, self.zero_sum) if weights.any() else None
+        if not tally.parts:
+            return None
+        if len(tally.parts) > 1:  # of counts alone: whole numbers, whose sums may be added up
+            sums = [bit_sums(hashes, self.weights.of(values), self.bits) for hashes, values in tally.parts]
+            return from_sums(np.sum(sums, axis=0), self.zero_sum)
+        hashes, values = tally.parts[0]
+        weights = self.weights.of(values)
+        return simhash(hashes, weights, self.bits, self.zero_sum) if weights.any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """Distinct features: hashes (n,) or (n, words), their counts or scores (n,), and the total number."""
+    """Distinct features: hashes (n,) or (n, words) and counts or scores (n,), in parts; and the total number."""
 
-    hashes: NDArray[np.uint64]
-    values: Weighing
+    parts: Sequence[tuple[NDArray[np.uint64], Weighing]]
     total: int
+
+    @property
+    def distinct(self) -> int:
+        """How many different features there are."""
+        return sum(len(hashes) for hashes, _ in self.parts)
 
 
 class _Reading:
@@ -261,7 +271,7 @@ class _Reading:
         """The gate's features; once, at the end."""
         if self._pairs:
             self._counts.add(self._pairs.rest())
-        return _Tally(*self._counts.counted(), self._counts.total)
+        return _Tally(self._counts.counted(), self._counts.total)
 
     def verifier(self) -> int | None:
         """The verifier, None without one or without tokens."""

@@ -95,7 +95,7 @@ class Piece:
     @cached_property
     def kinds(self) -> NDArray[np.uint8]:
         """Shape (n,)."""
-        return kinds_table()[self.code_points]
+        return kinds_table().take(self.code_points)
 
     @cached_property
     def present(self) -> int:

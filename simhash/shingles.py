@@ -28,7 +28,6 @@ TOKEN_HASH = named("xxh3_64")
 _SINGLE = HAN | KANA | HANGUL
 _RUN = LETTER | UNSPACED
 _BMP = 0x10000
-_SPACE = np.uint32(ord(" "))
 _UNSPACED = HAN | KANA | HANGUL | UNSPACED
 MULTIPLIERS = np.array(
     [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F5, 0x06C45D188009454F, 0xF88BB8A8724C81ED, 0x1B39896A51A8749B],
@@ -79,11 +78,7 @@ def gram_hashes(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     n = min(n, len(tokens))
     if n == 0:
         return tokens
-    last = len(tokens) - n + 1
-    total = tokens[:last] * MULTIPLIERS[0]
-    for place in range(1, n):
-        total += tokens[place : place + last] * MULTIPLIERS[place]
-    return mix64(total)
+    return mix64(np.correlate(tokens, MULTIPLIERS[:n]))
 
 
 def distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -109,19 +104,19 @@ def tokens_of(piece: Piece) -> Tokens:
     """Hash the tokens of a piece. The first character of a token decides for its script."""
     if piece.text.isascii():
         return _spaced(piece.text.encode().translate(_ascii_runs()))
-    kinds, code_points = piece.kinds, piece.code_points
+    kinds, code_points, present = piece.kinds, piece.code_points, piece.present
     running = (kinds & _RUN) != 0
-    runs = _utf8_where(running, code_points)
-    if not piece.present & _UNSPACED:
-        return _spaced(runs)
+    if not present & _UNSPACED:
+        return _spaced(_utf8_where(running, code_points))
     begins = (kinds & _SINGLE) != 0
-    begins[0] |= running[0]
-    begins[1:] |= running[1:] > running[:-1]
+    if present & _RUN:
+        begins[0] |= running[0]
+        begins[1:] |= running[1:] > running[:-1]
     starts = begins.nonzero()[0]
-    first = kinds[starts]
-    hashes = _hashes_of_singles(code_points[starts], first)
-    if piece.present & _RUN:
-        hashes[(first & _RUN).nonzero()[0]] = _hashes_of_runs(runs)
+    first = kinds.take(starts)
+    hashes = _hashes_of_singles(code_points.take(starts), first)
+    if present & _RUN:
+        hashes[running.take(starts)] = _hashes_of_runs(_utf8_where(running, code_points))
     return Tokens(hashes, (first & _UNSPACED) != 0)
 
 
@@ -138,7 +133,7 @@ def _hashes_of_runs(runs: bytes) -> NDArray[np.uint64]:
 
 def _utf8_where(kept: NDArray[np.bool_], code_points: NDArray[np.uint32]) -> bytes:
     """The characters that are kept, a space for every other one."""
-    return np.where(kept, code_points, _SPACE).tobytes().decode("utf-32-le").encode()
+    return (code_points * kept).tobytes().decode("utf-32-le").encode().replace(b"\0", b" ")
 
 
 @cache
@@ -150,9 +145,9 @@ def _ascii_runs() -> bytes:
 
 def _hashes_of_singles(code_points: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Hash those of these characters, of these kinds, that are tokens by themselves; anything for the others."""
-    if code_points.max(initial=0) < _BMP:
-        return _character_hashes()[code_points]
     hashes = _character_hashes().take(code_points, mode="clip")
+    if code_points.max(initial=0) < _BMP:
+        return hashes
     beyond = ((code_points >= _BMP) & ((kinds & _SINGLE) != 0)).nonzero()[0]
     hashes[beyond] = TOKEN_HASH.words([chr(character) for character in code_points[beyond].tolist()])
     return hashes

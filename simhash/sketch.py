@@ -43,6 +43,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BIT_POSITIONS = 32
 _ATTEMPTS = 1024
 """Bins that an empty bin asks before it gives up and counts as 0: with 5 of 128 filled, once in 10**17."""
+_FEW = 6
+"""So few empty bins are asked for one by one: NumPy's calls would take longer."""
 _FIRST_ATTEMPTS = 32
 """Nearly always one of these lends; the others are looked at only then."""
 
@@ -98,7 +100,7 @@ class MinHashSketch:
 
     def _band_keys(self, minima: NDArray[np.uint64]) -> Iterator[int]:
         """In plain integers: of a dozen numbers NumPy's calls would cost more than their work."""
-        groups: list[int] = minima.reshape(-1, GROUP_BINS).min(axis=1).tolist()
+        groups: list[int] = np.minimum.reduce(minima.reshape(-1, GROUP_BINS), axis=1).tolist()
         for start in range(0, self.bands * self.rows, self.rows):
             least = groups[start : start + self.rows]
             key = mix64_of(sum(map(operator.mul, least, _MULTIPLIERS))) >> (64 - BAND_BITS)
@@ -108,15 +110,31 @@ class MinHashSketch:
 def _densified(minima: NDArray[np.uint64], empty: NDArray[np.intp]) -> NDArray[np.uint64]:
     """Every empty bin with the minimum that it borrows."""
     out, donors = minima.copy(), _donors(len(minima))
+    if len(empty) <= _FEW:
+        first = _first_donors(len(minima))
+        lent = [_lent(minima, first[bin_]) for bin_ in empty.tolist()]
+        out[empty] = lent
+        empty = empty if _EMPTY in lent else empty[:0]
     for attempts in (slice(0, _FIRST_ATTEMPTS), slice(_FIRST_ATTEMPTS, None)):
         if not len(empty):
             return out
-        lent = minima[donors[empty, attempts]]
-        first = (lent != EMPTY).argmax(axis=1)
-        out[empty] = lent[np.arange(len(empty)), first]
+        asked = minima[donors[empty, attempts]]
+        out[empty] = asked[np.arange(len(empty)), (asked != EMPTY).argmax(axis=1)]
         empty = empty[out[empty] == EMPTY]
     out[empty] = 0
     return out
+
+
+def _lent(minima: NDArray[np.uint64], donors: list[int]) -> int:
+    """The minimum of the first of these bins that is not empty; EMPTY where all are."""
+    return next((value for donor in donors if (value := minima.item(donor)) != _EMPTY), _EMPTY)
+
+
+@cache
+def _first_donors(bins: int) -> list[list[int]]:
+    """The first of the bins that each bin asks, in plain integers."""
+    donors: list[list[int]] = _donors(bins)[:, :_FIRST_ATTEMPTS].tolist()
+    return donors
 
 
 @cache

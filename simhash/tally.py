@@ -5,6 +5,8 @@ Only what is distinct is kept, so memory follows what a page says and not how of
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
@@ -13,7 +15,10 @@ from simhash.shingles import distinct, gram_hashes
 from simhash.sketch import MinHashSketch
 
 MERGE_AT = 1 << 18
-"""Rows that may wait for merging (2 MB of 64-bit hashes); more where more are merged already."""
+"""Rows that may wait for merging (2 MB of 64-bit hashes); a quarter more where more are merged already."""
+RANGES = 64
+"""A text of millions of different features has them in so many ranges of hashes, of which one is merged after the
+other: a page's memory is what it keeps, 12 bytes a feature, and not twice that."""
 
 
 class HashCounts:
@@ -21,64 +26,91 @@ class HashCounts:
 
     def __init__(self) -> None:
         self.total = 0
-        self._counted: _Counted | None = None
+        self._kept: list[Counted] = []
         self._waiting: list[NDArray[np.uint64]] = []
         self._rows = 0
+        self._merge_at = MERGE_AT
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Count each of these once more."""
+        if not len(hashes):
+            return
         self._waiting.append(hashes)
         self._rows += len(hashes)
         self.total += len(hashes)
-        if self._rows > max(MERGE_AT, len(self._counted[0]) if self._counted else 0):
+        if self._rows > self._merge_at:
             self.counted()
 
-    def counted(self) -> _Counted:
-        """Distinct hashes, ascending, and how often each was added; call `add` at least once before."""
+    def counted(self) -> list[Counted]:
+        """Distinct hashes and how often each was added, in one part or more; nothing at all where nothing was added."""
         if self._waiting:
             rows = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
             self._waiting, self._rows = [], 0
             fresh = _counts(rows)
-            self._counted = fresh if self._counted is None else _summed(self._counted, fresh)
-        assert self._counted is not None, "nothing was added"
-        return self._counted
+            if self._kept:
+                self._merge(fresh)
+            else:
+                self._kept = [fresh]
+        return self._kept
+
+    def _merge(self, fresh: Counted) -> None:
+        fresh = fresh[0], fresh[1].astype(np.int32)
+        if fresh[0].ndim > 1:
+            self._kept = [_summed(self._kept[0], fresh)]
+            return
+        if len(self._kept) == 1:
+            self._kept = [(hashes, counts.astype(np.int32)) for hashes, counts in _in_ranges(self._kept[0])]
+        for number, (each, more) in enumerate(zip(self._kept, _in_ranges(fresh), strict=True)):
+            self._kept[number] = _merged(each, more)
+        self._merge_at = max(MERGE_AT, sum(len(hashes) for hashes, _ in self._kept) // 4)
 
 
-_Counted = tuple[NDArray[np.uint64], NDArray[np.int64]]
+Counted = tuple[NDArray[np.uint64], NDArray[np.int64] | NDArray[np.int32]]
+"""Distinct hashes, ascending, and how often each occurs."""
 
 
-def _counts(hashes: NDArray[np.uint64]) -> _Counted:
+def _in_ranges(counted: Counted) -> list[Counted]:
+    """The same in RANGES parts by the leading bits."""
+    hashes, counts = counted
+    begins = np.arange(1, RANGES, dtype=np.uint64) << np.uint64(64 - RANGES.bit_length() + 1)
+    places = [0, *np.searchsorted(hashes, begins).tolist(), len(hashes)]
+    return [(hashes[a:b].copy(), counts[a:b].copy()) for a, b in pairwise(places)]
+
+
+def _counts(hashes: NDArray[np.uint64]) -> Counted:
     if hashes.ndim > 1:
         unique, counts = np.unique(hashes, return_counts=True, axis=0)
         return unique, counts
     ordered = np.sort(hashes)
-    edge = np.ones(len(ordered) + 1, dtype=bool)
+    edge = np.empty(len(ordered) + 1, dtype=bool)
+    edge[0] = edge[-1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=edge[1:-1])
     bounds = edge.nonzero()[0]
-    return ordered[bounds[:-1]], bounds[1:] - bounds[:-1]
+    return ordered.take(bounds[:-1]), bounds[1:] - bounds[:-1]
 
 
-def _summed(a: _Counted, b: _Counted) -> _Counted:
+def _summed(a: Counted, b: Counted) -> Counted:
     """Both together; may change `a`."""
     if a[0].ndim > 1:
         unique, where = np.unique(np.concatenate((a[0], b[0])), return_inverse=True, axis=0)
-        counts = np.zeros(len(unique), dtype=np.int64)
+        counts = np.zeros(len(unique), dtype=np.int32)
         np.add.at(counts, where.reshape(-1), np.concatenate((a[1], b[1])))
         return unique, counts
     return _merged(a, b)
 
 
-def _merged(a: _Counted, b: _Counted) -> _Counted:
+def _merged(a: Counted, b: Counted) -> Counted:
     """The same of hashes in one dimension, in a third of the memory: a page may have millions."""
     (hashes, counts), (others, more) = a, b
-    if not len(hashes):
-        return b
+    if not len(hashes) or not len(others):
+        return b if len(others) else a
     places = np.searchsorted(hashes, others)
     known = hashes.take(places, mode="clip") == others
     counts[places[known]] += more[known]
     new = ~known
     places = places[new]
-    return np.insert(hashes, places, others[new]), np.insert(counts, places, more[new])
+    together: NDArray[np.int32] = np.insert(counts, places, more[new])
+    return np.insert(hashes, places, others[new]), together
 
 
 class GramSet:

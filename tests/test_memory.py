@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from benchmarks.samples import page_values, read_pages
+from simhash import native
+from simhash.profiles import DEFAULT
 from tests.processes import descendants
 from tests.stream import Stream, until, working
+from worker import judge
+from worker.fingerprinters import Fingerprinters, PageLimits
+from worker.judge import Prepared, Recipe
+from worker.page import Limits
+from worker.records import RawRecord, Source
+from worker.settings import Settings
 
 MIB = 1 << 20
 MOST_RESIDENT = 250 * MIB
@@ -47,6 +55,28 @@ REFUSED_PAGES = {
         "html": "<p><a " + " ".join(f"a{number}" for number in range(3_000)) + "></p>" + "<p>x" * 900
     },
 }
+
+
+def prepare_in_numpy(record, recipe):
+    """What a child does where there is no native kernel."""
+    native.read = lambda *_: None
+    return judge.prepare(record, recipe)
+
+
+def test_without_the_kernel_a_child_reads_the_pages_of_most_features_too():
+    limits = Settings()
+    recipe = Recipe(DEFAULT, "json", Limits(limits.max_page_bytes, 1 << 13, 1 << 14, 1 << 16))
+    children = Fingerprinters(recipe, 1, PageLimits(60.0, limits.page_memory), prepare_in_numpy)
+    try:
+        for number, name in enumerate(("Han in UTF-16", "Han in UTF-8", "words")):
+            value = json.dumps({"url": f"http://long.example/{name}"} | LONG_PAGES[name](), ensure_ascii=False).encode()
+            pending = children.submit([RawRecord(Source("pages", 0, number, None), None, value)])
+            until(lambda pending=pending: pending.ready(1.0), f"{name} is read", 120)
+            (outcome,) = pending.results()
+            assert isinstance(outcome, Prepared), outcome
+            assert outcome.signature.fingerprint is not None
+    finally:
+        children.close()
 
 
 def memory(pid: int, line: str) -> int:

@@ -19,28 +19,41 @@ limits = st.integers(0, 20)
 
 @given(pieces_of_hashes, limits)
 def test_counts_over_pieces_are_the_counts_of_the_whole(pieces: list[list[int]], limit: int) -> None:
-    counts = HashCounts()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tally, "MERGE_AT", limit)
+        counts = HashCounts()
         for piece in pieces:
             counts.add(np.array(piece, dtype=np.uint64))
-    hashes, numbers = counts.counted()
+    found = [pair for part in counts.counted() for pair in zip(*(each.tolist() for each in part), strict=True)]
     expected = Counter(hash_ for piece in pieces for hash_ in piece)
-    assert dict(zip(hashes.tolist(), numbers.tolist(), strict=True)) == expected
-    assert hashes.tolist() == sorted(expected)
+    assert found == sorted(expected.items())
     assert counts.total == expected.total()
+
+
+def test_what_is_merged_at_once_is_a_small_part_of_many_different_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "MERGE_AT", 1000)
+    random = np.random.default_rng(1)
+    pieces = [random.integers(0, 2**64, 500, dtype=np.uint64) for _ in range(40)]
+    counts = HashCounts()
+    for piece in [*pieces, *pieces[::2]]:
+        counts.add(piece)
+    parts = counts.counted()
+    assert len(parts) == tally.RANGES
+    assert max(len(hashes) for hashes, _ in parts) < 2 * 20_000 / tally.RANGES
+    assert np.concatenate([hashes for hashes, _ in parts]).tolist() == sorted(np.concatenate(pieces).tolist())
+    assert sum(int(numbers.sum()) for _, numbers in parts) == counts.total == 30_000
 
 
 @given(st.lists(st.lists(st.tuples(few_hashes, few_hashes), max_size=9), min_size=1, max_size=9), limits)
 def test_wide_hashes_are_counted_as_rows(pieces: list[list[tuple[int, int]]], limit: int) -> None:
-    counts = HashCounts()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tally, "MERGE_AT", limit)
+        counts = HashCounts()
         for piece in pieces:
             counts.add(np.array(piece, dtype=np.uint64).reshape(-1, 2))
-    hashes, numbers = counts.counted()
-    rows = [tuple(row) for row in hashes.tolist()]
-    assert dict(zip(rows, numbers.tolist(), strict=True)) == Counter(row for piece in pieces for row in piece)
+    found = [(tuple(row), n) for h, numbers in counts.counted() for row, n in zip(h.tolist(), numbers, strict=True)]
+    assert dict(found) == Counter(row for piece in pieces for row in piece)
+    assert len(found) == len(dict(found))
 
 
 @given(pieces_of_hashes, limits, st.integers(1, 5))
