@@ -8,15 +8,19 @@ use foldhash::fast::RandomState;
 const LANES: usize = 4;
 const ROWS: usize = 16;
 const BLOCK: usize = LANES * ROWS;
+/// Planes of every text; those above are made for texts of more than about 1,000 features.
+const FIRST_PLANES: usize = 8;
 
 type Row = [u64; LANES];
 
 /// How often each of the 64 bits was set, bit-sliced: in each lane, plane i holds bit i of all 64 counts.
 ///
 /// A carry-save adder takes sixteen rows at a time: five logical operations a row, where 64 sums take 64 additions a
-/// hash (Harley and Seal's population count, turned by 90 degrees).
+/// hash (Harley and Seal's population count, turned by 90 degrees). Short texts pay for what is cleared at the
+/// beginning and added up at the end, so little is.
 pub struct BitCounts {
-    planes: [Row; 64],
+    planes: [Row; FIRST_PLANES],
+    higher: Vec<Row>,
     block: [Row; ROWS],
     waiting: usize,
     added: u64,
@@ -25,7 +29,8 @@ pub struct BitCounts {
 impl BitCounts {
     pub fn new() -> Self {
         Self {
-            planes: [[0; LANES]; 64],
+            planes: [[0; LANES]; FIRST_PLANES],
+            higher: Vec::new(),
             block: [[0; LANES]; ROWS],
             waiting: 0,
             added: 0,
@@ -68,13 +73,20 @@ impl BitCounts {
         self.added += self.waiting as u64;
         self.waiting = 0;
         for plane in rest {
-            if carried == [0; LANES] {
-                break;
-            }
-            (*plane, carried) = (
-                both(*plane, carried, |a, b| a ^ b),
-                both(*plane, carried, |a, b| a & b),
-            );
+            (*plane, carried) = half_adder(*plane, carried);
+        }
+        if carried != [0; LANES] {
+            self.carry(carried);
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, mut carried: Row) {
+        for plane in &mut self.higher {
+            (*plane, carried) = half_adder(*plane, carried);
+        }
+        if carried != [0; LANES] {
+            self.higher.push(carried);
         }
     }
 
@@ -84,35 +96,39 @@ impl BitCounts {
         self.merge();
     }
 
-    /// All lanes together: bit `i` of plane `level` is that of the count of bit `i`, in as many planes as are needed.
-    fn planes(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<> {
-        let levels = (u64::BITS - (self.added | 1).leading_zeros()) as usize;
-        let mut sum = [0; 64];
-        for lane in 0..LANES {
-            let mut carry = 0;
-            for (total, plane) in sum.iter_mut().zip(&self.planes[..levels]) {
-                let (a, b) = (*total, plane[lane]);
-                *total = a ^ b ^ carry;
-                carry = (a & b) | ((a ^ b) & carry);
-            }
-        }
-        sum.into_iter().take(levels)
-    }
-
     /// The fingerprint: a bit is 1 where it was set more often than not, `zero_sum` where it was as often.
     ///
-    /// All 64 counts are compared with half of what was added at once, from the highest plane down.
+    /// All lanes are added up, and all 64 counts compared with half of what was added, from the lowest plane up.
     pub fn simhash(&mut self, width: u32, zero_sum: bool) -> u64 {
         self.flush();
         let least = (self.added + u64::from(!zero_sum)).div_ceil(2);
-        let (mut greater, mut equal) = (0, u64::MAX);
-        for (level, plane) in self.planes().enumerate().rev() {
+        let levels = u64::BITS - (self.added | 1).leading_zeros();
+        let (mut enough, mut left, mut right, mut both) = (u64::MAX, 0, 0, 0);
+        let planes = self.planes.iter().chain(&self.higher);
+        // The last planes may be of carries alone, between lanes.
+        let planes = planes.chain(std::iter::repeat(&[0; LANES]));
+        for (level, &[a, b, c, d]) in (0..levels).zip(planes) {
+            let (first, second, count);
+            (first, left) = full_adder(a, b, left);
+            (second, right) = full_adder(c, d, right);
+            (count, both) = full_adder(first, second, both);
             let bound = (least >> level & 1).wrapping_neg();
-            greater |= equal & plane & !bound;
-            equal &= !(plane ^ bound);
+            enough = (count & !bound) | (!(count ^ bound) & enough);
         }
-        (greater | equal) & (u64::MAX >> (u64::BITS - width))
+        enough & (u64::MAX >> (u64::BITS - width))
     }
+}
+
+/// Sum and carry of three bits, 64 times.
+#[inline(always)]
+fn full_adder(a: u64, b: u64, carry: u64) -> (u64, u64) {
+    let either = a ^ b;
+    (either ^ carry, (a & b) | (either & carry))
+}
+
+#[inline(always)]
+fn half_adder(a: Row, b: Row) -> (Row, Row) {
+    (both(a, b, |a, b| a ^ b), both(a, b, |a, b| a & b))
 }
 
 #[inline(always)]
@@ -246,21 +262,42 @@ mod tests {
 
     #[test]
     fn bit_counts_are_those_of_a_loop() {
-        let hashes: Vec<u64> = (1..1000u64)
-            .map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-            .collect();
-        let mut counts = BitCounts::new();
-        hashes.iter().for_each(|&hash| counts.add(hash));
-        counts.flush();
-        for bit in 0..64 {
-            let planes = counts.planes().enumerate();
-            let count: u64 = planes
-                .map(|(level, plane)| (plane >> bit & 1) << level)
-                .sum();
-            assert_eq!(
-                count,
-                hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count() as u64
-            );
+        let hash = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        for number in [1, 63, 64, 65, 200, 1023, 1024, 1025, 4096, 5000, 70_000] {
+            let mut counts = BitCounts::new();
+            counts.add_all((1..=number).map(hash));
+            counts.flush();
+            for bit in 0..64 {
+                let planes = counts.planes.iter().chain(&counts.higher).enumerate();
+                let of_lane = |plane: &Row| plane.map(|lane| lane >> bit & 1).iter().sum::<u64>();
+                let count: u64 = planes.map(|(level, plane)| of_lane(plane) << level).sum();
+                let expected = (1..=number).filter(|&i| hash(i) >> bit & 1 == 1).count();
+                assert_eq!(count, expected as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bit_is_one_where_it_was_set_more_often_than_not() {
+        for number in (0..300).chain([1023, 1024, 2048, 4097, 20_000]) {
+            // Bit 0 always, bit 1 never, bit 2 just half of the time, bit 3 once more, bit 4 once less.
+            let set = |i: u64, of: u64| u64::from(2 * i < of);
+            let (mut counts, mut ties) = (BitCounts::new(), BitCounts::new());
+            for i in 0..number {
+                let half = set(i, number) << 2
+                    | set(i, number + 2) << 3
+                    | set(i, number.saturating_sub(2)) << 4;
+                counts.add(half | 1);
+                ties.add(half | 1);
+            }
+            let (odd, some) = (number % 2, u64::from(number > 0));
+            let expected = some | (odd << 2) | (some << 3);
+            assert_eq!(counts.simhash(64, false) & 31, expected, "{number}");
+            let tie = u64::from(number % 2 == 0);
+            let tied = ties.simhash(5, true);
+            assert_eq!(tied & 1, 1);
+            assert_eq!(tied >> 2 & 1, odd | tie, "{number}");
+            assert_eq!(tied >> 1 & 1, u64::from(number == 0));
         }
     }
 
