@@ -16,6 +16,7 @@ from rich.progress import track
 
 from simhash import native
 from simhash.charset import decode
+from simhash.errors import PageError
 from simhash.extract import extract_text
 from simhash.profiles import DEFAULT
 from worker.evaluation import Corpus, read_corpus
@@ -46,7 +47,10 @@ def main(pages: tuple[Path, ...], files: tuple[Path, ...]) -> None:
 
 def _texts(pages: tuple[Path, ...], files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     for path in files:
-        yield path.name, decode(path.read_bytes(), None).text
+        try:
+            yield path.name, decode(path.read_bytes(), None).text
+        except PageError as error:
+            print(f"left out: {path.name}: {error}")
     if pages:
         yield from _of_pages(read_corpus(pages, LARGEST_PAGE))
 

@@ -29,11 +29,13 @@ from numpy.typing import NDArray
 
 from simhash.hashes import Hash, wide_enough
 
-Weighing = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int32]
+Counts = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.uint8]
+Weighing = NDArray[np.float64] | Counts
 """Weights of features: real, or whole where they are counts."""
 
-ROWS_AT_ONCE = 16_384
-"""Features whose bits are unpacked together, however many a page has: 64 bits take 4 MB as float32."""
+ROWS_AT_ONCE = 2_048
+"""Features whose bits are unpacked together, however many a page has: 64 bits take half a megabyte as float32. From
+some thousands on the product would be shared among threads, which wait for each other forty times as long."""
 
 MAX_TOTAL = 2.0**1000
 """The weights of a page stay below this together, safely below where doubles overflow."""

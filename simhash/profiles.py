@@ -80,6 +80,11 @@ class Weights:
         if self.cap is not None and self.cap < 1:
             raise ProfileError(f"a cap must be at least 1, not {self.cap}")
 
+    @property
+    def most(self) -> int | None:
+        """The count from which on a feature weighs no more; None: there is none."""
+        return 1 if self.by == "one" else self.cap
+
     def of(self, values: Weighing) -> Weighing:
         """Weights of features with these counts or scores; same shape."""
         if self.by == "one":
@@ -146,7 +151,7 @@ class Profile:
 
     def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
         """The same without the native kernel."""
-        reading = _Reading(self._streamed(), self._hash, self.verifier)
+        reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
         for part in normalised_parts(text):
             reading.add(part)
         tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
@@ -187,9 +192,8 @@ class Profile:
         sketch, streamed = self.verifier, isinstance(self._streamed(), TokenPairs)
         if not (streamed and isinstance(sketch, MinHashSketch)):
             return None
-        cap = 1 if self.weights.by == "one" else self.weights.cap
         shape = (sketch.n, sketch.bins, sketch.bands, sketch.rows)
-        return native.Recipe(self.bits, bool(self.zero_sum), cap, self.min_features, *shape)
+        return native.Recipe(self.bits, bool(self.zero_sum), self.weights.most, self.min_features, *shape)
 
     def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
@@ -204,19 +208,20 @@ class Profile:
             values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
             return _Tally([(self._hash.words(scores), values)], len(scores))
         if isinstance(self.features, TokenPairs):
-            reading = _Reading(self.features, self._hash, None)
+            reading = _Reading(self.features, self._hash, None, self.weights.most)
             reading.add(body)
             return reading.tally()
-        counts = HashCounts()
+        counts = HashCounts(self.weights.most)
         for features in self.features(body):
             counts.add(self._hash.words(features))
-        return _Tally(counts.counted(), counts.total)
+        return _Tally.of(counts)
 
     def _gate(self, tally: _Tally) -> int | None:
         if not tally.parts:
             return None
         if len(tally.parts) > 1:  # of counts alone: whole numbers, whose sums may be added up
-            sums = [bit_sums(hashes, self.weights.of(values), self.bits) for hashes, values in tally.parts]
+            parts = ((hashes, values.astype(np.int64)) for hashes, values in tally.parts)
+            sums = [bit_sums(hashes, self.weights.of(values), self.bits) for hashes, values in parts]
             return from_sums(np.sum(sums, axis=0), self.zero_sum)
         hashes, values = tally.parts[0]
         weights = self.weights.of(values)
@@ -230,6 +235,11 @@ class _Tally:
     parts: Sequence[tuple[NDArray[np.uint64], Weighing]]
     total: int
 
+    @classmethod
+    def of(cls, counts: HashCounts) -> _Tally:
+        """The tally of what was counted."""
+        return cls(counts.counted(), counts.total)
+
     @property
     def distinct(self) -> int:
         """How many different features there are."""
@@ -240,13 +250,17 @@ class _Reading:
     """One pass over the parts of a normalised text: digest, verifier and, with a scheme, the gate."""
 
     def __init__(
-        self, scheme: TokenPairs | ScriptRuns | None, hash_: Hash, verifier: MinHashSketch | TokenShingles | None
+        self,
+        scheme: TokenPairs | ScriptRuns | None,
+        hash_: Hash,
+        verifier: MinHashSketch | TokenShingles | None,
+        cap: int | None,
     ) -> None:
         self.digest = TextDigest()
         self._runs = scheme if isinstance(scheme, ScriptRuns) else None
         self._pairs = PairHashes() if isinstance(scheme, TokenPairs) else None
         self._hash = hash_
-        self._counts = HashCounts()
+        self._counts = HashCounts(cap)
         self._minima = GramMinima(verifier) if isinstance(verifier, MinHashSketch) else None
         self._grams = GramSet(verifier.n) if isinstance(verifier, TokenShingles) else None
 
@@ -271,7 +285,7 @@ class _Reading:
         """The gate's features; once, at the end."""
         if self._pairs:
             self._counts.add(self._pairs.rest())
-        return _Tally(self._counts.counted(), self._counts.total)
+        return _Tally.of(self._counts)
 
     def verifier(self) -> int | None:
         """The verifier, None without one or without tokens."""

@@ -6,30 +6,38 @@ Only what is distinct is kept, so memory follows what a page says and not how of
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from simhash.fingerprint import Counts
 from simhash.shingles import distinct, gram_hashes
 from simhash.sketch import MinHashSketch
 
 MERGE_AT = 1 << 18
-"""Rows that may wait for merging (2 MB of 64-bit hashes); a quarter more where more are merged already."""
+"""Rows that may wait for merging (2 MB of 64-bit hashes)."""
 RANGES = 64
 """A text of millions of different features has them in so many ranges of hashes, of which one is merged after the
-other: a page's memory is what it keeps, 12 bytes a feature, and not twice that."""
+other: a page's memory is what it keeps, 9 bytes a feature where counts are capped, and not twice that."""
+_MOST_IN_A_BYTE = 127
+"""Two such counts add up within a byte."""
 
 
 class HashCounts:
-    """Counts of hashes of shape (n,) or (n, words). Equal hashes are one feature."""
+    """Counts of hashes of shape (n,) or (n, words). Equal hashes are one feature.
 
-    def __init__(self) -> None:
+    Args:
+        cap: counts beyond it need not be told apart; None: all are.
+    """
+
+    def __init__(self, cap: int | None = None) -> None:
         self.total = 0
+        self._small = cap is not None and cap <= _MOST_IN_A_BYTE
         self._kept: list[Counted] = []
         self._waiting: list[NDArray[np.uint64]] = []
         self._rows = 0
-        self._merge_at = MERGE_AT
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Count each of these once more."""
@@ -38,11 +46,14 @@ class HashCounts:
         self._waiting.append(hashes)
         self._rows += len(hashes)
         self.total += len(hashes)
-        if self._rows > self._merge_at:
+        if self._rows > MERGE_AT:
             self.counted()
 
     def counted(self) -> list[Counted]:
-        """Distinct hashes and how often each was added, in one part or more; nothing at all where nothing was added."""
+        """Distinct hashes and how often each was added, in one part or more; nothing at all where nothing was added.
+
+        Counts are what they are up to the cap; above, some number from the cap on.
+        """
         if self._waiting:
             rows = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
             self._waiting, self._rows = [], 0
@@ -54,18 +65,22 @@ class HashCounts:
         return self._kept
 
     def _merge(self, fresh: Counted) -> None:
-        fresh = fresh[0], fresh[1].astype(np.int32)
         if fresh[0].ndim > 1:
             self._kept = [_summed(self._kept[0], fresh)]
             return
         if len(self._kept) == 1:
-            self._kept = [(hashes, counts.astype(np.int32)) for hashes, counts in _in_ranges(self._kept[0])]
+            self._kept = [self._shrunk(part) for part in _in_ranges(self._kept[0])]
         for number, (each, more) in enumerate(zip(self._kept, _in_ranges(fresh), strict=True)):
-            self._kept[number] = _merged(each, more)
-        self._merge_at = max(MERGE_AT, sum(len(hashes) for hashes, _ in self._kept) // 4)
+            self._kept[number] = self._shrunk(_merged(each, self._shrunk(more)))
+
+    def _shrunk(self, counted: Counted) -> Counted:
+        hashes, counts = counted
+        if self._small:
+            return hashes, np.minimum(counts, _MOST_IN_A_BYTE).astype(np.uint8)
+        return hashes, counts.astype(np.int32)
 
 
-Counted = tuple[NDArray[np.uint64], NDArray[np.int64] | NDArray[np.int32]]
+Counted = tuple[NDArray[np.uint64], Counts]
 """Distinct hashes, ascending, and how often each occurs."""
 
 
@@ -93,7 +108,7 @@ def _summed(a: Counted, b: Counted) -> Counted:
     """Both together; may change `a`."""
     if a[0].ndim > 1:
         unique, where = np.unique(np.concatenate((a[0], b[0])), return_inverse=True, axis=0)
-        counts = np.zeros(len(unique), dtype=np.int32)
+        counts = np.zeros(len(unique), dtype=np.int64)
         np.add.at(counts, where.reshape(-1), np.concatenate((a[1], b[1])))
         return unique, counts
     return _merged(a, b)
@@ -109,8 +124,7 @@ def _merged(a: Counted, b: Counted) -> Counted:
     counts[places[known]] += more[known]
     new = ~known
     places = places[new]
-    together: NDArray[np.int32] = np.insert(counts, places, more[new])
-    return np.insert(hashes, places, others[new]), together
+    return np.insert(hashes, places, others[new]), cast("Counts", np.insert(counts, places, more[new]))
 
 
 class GramSet:

@@ -1,6 +1,7 @@
 """Children that hang, die or run out of memory on a page: it is tried once more alone, the others are not touched."""
 
 import os
+import pickle
 import signal
 from pathlib import Path
 
@@ -18,6 +19,13 @@ RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, 
 DEADLINE_SECONDS = 2.0
 
 
+class PanicException(BaseException):
+    """As a parser in Rust raises it: no Exception."""
+
+    def __reduce__(self):
+        raise pickle.PicklingError("import of module 'pyo3_runtime' failed")
+
+
 def prepare(record, recipe):
     """What the children of these tests do: as a page's text says, or the real thing."""
     match record.value:
@@ -32,6 +40,10 @@ def prepare(record, recipe):
             os._exit(3)
         case b"no memory":
             raise MemoryError
+        case b"panic without memory":
+            raise PanicException("PyObject pointer is null")
+        case b"panic":
+            raise PanicException("index out of bounds")
         case b"odd":
             raise ZeroDivisionError("an accident")
     return judge.prepare(record, recipe)
@@ -71,6 +83,7 @@ def test_results_come_in_the_order_of_the_records(pool):
         (b"hang", "TimeoutError", "longer than page_deadline = 2 s, twice"),
         (b"die", "ProcessExpired", "ended its process, twice"),
         (b"leave", "ProcessExpired", "ended its process, twice"),
+        (b"panic without memory", "MemoryError", "page_memory"),
         (b"no memory", "MemoryError", "needed more memory than page_memory = 167,772,160 bytes, twice"),
     ],
 )
@@ -88,6 +101,13 @@ def test_an_unforeseen_failure_rejects_the_page_and_no_other(pool):
     assert isinstance(good_one, Prepared)
     assert (odd.stage, odd.error, odd.by_chance) == ("fingerprint", "ZeroDivisionError", False)
     assert "an accident" in odd.message
+
+
+def test_a_panic_of_a_parser_rejects_the_page_and_no_other(pool):
+    good_one, odd = outcomes(pool, [good(0), record(1, b"panic")])
+    assert isinstance(good_one, Prepared)
+    assert (odd.stage, odd.error, odd.by_chance) == ("fingerprint", "PanicException", False)
+    assert "index out of bounds" in odd.message
 
 
 def test_a_batch_without_records_is_ready_at_once(pool):

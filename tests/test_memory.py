@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.samples import page_values, read_pages
-from simhash import native
-from simhash.profiles import DEFAULT
+from tests.numpy_only import IN_NUMPY
 from tests.processes import descendants
 from tests.stream import Stream, until, working
-from worker import judge
 from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.judge import Prepared, Recipe
 from worker.page import Limits
@@ -57,16 +55,10 @@ REFUSED_PAGES = {
 }
 
 
-def prepare_in_numpy(record, recipe):
-    """What a child does where there is no native kernel."""
-    native.read = lambda *_: None
-    return judge.prepare(record, recipe)
-
-
 def test_without_the_kernel_a_child_reads_the_pages_of_most_features_too():
     limits = Settings()
-    recipe = Recipe(DEFAULT, "json", Limits(limits.max_page_bytes, 1 << 13, 1 << 14, 1 << 16))
-    children = Fingerprinters(recipe, 1, PageLimits(60.0, limits.page_memory), prepare_in_numpy)
+    recipe = Recipe(IN_NUMPY, "json", Limits(limits.max_page_bytes, 1 << 13, 1 << 14, 1 << 16))
+    children = Fingerprinters(recipe, 1, PageLimits(60.0, limits.page_memory))
     try:
         for number, name in enumerate(("Han in UTF-16", "Han in UTF-8", "words")):
             value = json.dumps({"url": f"http://long.example/{name}"} | LONG_PAGES[name](), ensure_ascii=False).encode()

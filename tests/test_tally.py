@@ -17,6 +17,22 @@ pieces_of_hashes = st.lists(st.lists(few_hashes, max_size=12), min_size=1, max_s
 limits = st.integers(0, 20)
 
 
+@given(pieces_of_hashes, limits, st.sampled_from([1, 8, 127, 128]))
+def test_capped_counts_are_right_up_to_their_cap(pieces: list[list[int]], limit: int, cap: int) -> None:
+    pieces = [piece * 30 for piece in pieces]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tally, "MERGE_AT", limit)
+        counts = HashCounts(cap)
+        for piece in pieces:
+            counts.add(np.array(piece, dtype=np.uint64))
+    found = [pair for part in counts.counted() for pair in zip(*(each.tolist() for each in part), strict=True)]
+    expected = Counter(hash_ for piece in pieces for hash_ in piece)
+    assert [(hash_, min(number, cap)) for hash_, number in found] == sorted(
+        (h, min(n, cap)) for h, n in expected.items()
+    )
+    assert counts.total == expected.total()
+
+
 @given(pieces_of_hashes, limits)
 def test_counts_over_pieces_are_the_counts_of_the_whole(pieces: list[list[int]], limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -35,7 +35,10 @@ CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
 TRIMMED_BYTES = 1 << 18
 """After a chunk of so many bytes the child gives back what is free: a small page of many elements takes a lot."""
+_NO_OBJECT = "PyObject pointer is null"
+"""How parsers in Rust (PyO3) panic where Python had no memory for an object."""
 WARM_UP = "<p>" + "One page to load by what the others are read: 一頁で足りる, enough for dictionaries. " * 8
+WARM_UP += " ".join(map(str, range(1_000)))  # NumPy's products take 32 MB of address space at 512 features and more
 PAGES_PER_CHILD = 200_000
 """A child is replaced after so many pages: native parsers that leak a little never leak much."""
 
@@ -68,7 +71,11 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
         return prepare(record, recipe)
     except MemoryError:
         raise  # says something about this moment, not about the page: tried again alone
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of a parser in Rust is no Exception, and could not be handed to the parent
+        if _NO_OBJECT in str(error):
+            raise MemoryError from None
         return Rejected(record.source, "fingerprint", type(error).__name__, f"unexpected failure: {error!r:.500}")
 
 
