@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -178,16 +179,17 @@ def test_a_broken_pipe_ends_the_run_quietly(pages):
 @pytest.mark.parametrize(
     ("arguments", "streams", "code", "message"),
     [
-        ("file - --out {out}", "<&-", 3, "standard input: Bad file descriptor"),
-        ("file {pages} --out -", ">&-", 3, "cannot write standard output: Bad file descriptor"),
-        ("file {pages} --out {out}", "<&- >&- 2>&-", 0, ""),
+        ("file - --quiet --out {out}", "<&-", 3, "standard input: Bad file descriptor"),
+        ("file {pages} --quiet --out -", ">&-", 3, "cannot write standard output: Bad file descriptor"),
+        ("file {pages} --quiet --out {out}", "<&- >&- 2>&-", 0, ""),
         ("run --print-config", "> /dev/full", 3, "cannot write: No space left on device"),
     ],
 )
 def test_a_standard_stream_that_is_closed_or_full_is_said(pages, tmp_path, arguments, streams, code, message):
-    line = arguments.format(pages=pages, out=tmp_path / "out")
+    program, page_file, out = (shlex.quote(str(path)) for path in (sys.executable, pages, tmp_path / "out"))
+    line = arguments.format(pages=page_file, out=out)
     done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} -m worker {line} {'--quiet' if 'file' in line else ''} {streams}"],
+        ["sh", "-c", f"exec {program} -m worker {line} {streams}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
