@@ -54,7 +54,8 @@ def bit_rows(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
     """
     rows = hashes if hashes.ndim == 1 else hashes[:, ::-1]
     packed = np.ascontiguousarray(rows, dtype="<u8").view(np.uint8)
-    unpacked = np.unpackbits(packed, bitorder="little").reshape(len(hashes), -1)
+    words = 1 if hashes.ndim == 1 else hashes.shape[1]
+    unpacked = np.unpackbits(packed, bitorder="little").reshape(len(hashes), 64 * words)
     return unpacked if unpacked.shape[1] == bits else unpacked[:, :bits]
 
 

@@ -101,6 +101,19 @@ def test_nothing_has_no_fingerprint(bag: dict[str, float]) -> None:
     assert fingerprint_with_a_hash_per_bit(bag) is None
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_no_hashes_add_up_to_nothing(kind: type[np.int64] | type[np.float64]) -> None:
+    assert simhash(np.empty(0, dtype=np.uint64), np.empty(0, dtype=kind), 64) == 0
+    assert simhash(np.empty((0, 2), dtype=np.uint64), np.empty(0, dtype=kind), 128, zero_sum=1) == 2**128 - 1
+
+
+@given(st.lists(st.integers(-3000, 3000), max_size=30), st.sampled_from([8, 64]))
+def test_whole_weights_add_up_as_real_ones_do(weights: list[int], bits: int) -> None:
+    hashed = hashes.named("xxh3_64").words([str(number) for number in range(len(weights))])
+    whole = bit_sums(hashed, np.array(weights, dtype=np.int64), bits)
+    assert whole.tolist() == bit_sums(hashed, np.array(weights, dtype=np.float64), bits).tolist()
+
+
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, 1.7e308])
 def test_weights_that_cannot_be_added_are_refused(weight: float) -> None:
     with pytest.raises(ValueError, match="finite"):
