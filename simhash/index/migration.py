@@ -39,7 +39,7 @@ NEARLY = 200
 STILL_SECONDS = 0.2
 """The longest that the index stands still at once (and a call longer)."""
 FREE_SECONDS = 1.0
-"""So long it is copied before it is asked whether less is left than before."""
+"""So long it is copied before it is asked whether less is left than before; half as long each time that it is not."""
 LONGEST_GAP = 1000
 KEYS_AT_ONCE = 500
 IMPORTING = "importing migration "
@@ -98,6 +98,7 @@ class Migration:
         self._name = name
         self._tell = on_progress
         self.still = Stillness()
+        self._free_seconds = FREE_SECONDS
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -165,10 +166,11 @@ class Migration:
     def _approach(self, old: Inside, new: Inside) -> None:
         """Copy until little is left. Workers that add more than is copied wait now and then."""
         while (left := self._left(old, new)) > NEARLY or self._removed(old) != self._seen(new):
-            self._copy(old, new, FREE_SECONDS)
+            self._copy(old, new, self._free_seconds)
             if left <= NEARLY:
                 self._take_out(old, new)
             elif self._left(old, new) >= left:
+                self._free_seconds /= 2
                 return
 
     def _left(self, old: Inside, new: Inside) -> int:
