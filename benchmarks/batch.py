@@ -26,6 +26,7 @@ from simhash.tables import design
 from worker.batch import probing
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import run_batch, scratch_in
+from worker.batch.keeping import Every, OldestProbe
 from worker.batch.launch import FEW_ENTRIES, batch_of
 from worker.batch.request import Request, Watch
 from worker.batch.signatures import Signatures, of_columns, verifier_bytes
@@ -124,12 +125,11 @@ def _probed(report: Report, name: str, new: Words, existing: Words, runs: int) -
 
 def _rate(report: Report, label: str, relation: Relation, sides: Sequence[Signatures], runs: int) -> float:
     new, existing = sides
-    tables = probing.build(relation, new)
+    tables = probing.build(relation, new, np.arange(len(new)))
     rates = []
     for _ in range(runs):
         began = time.process_time()
-        for _ in tables.matches(existing):
-            pass
+        tables.find(existing, OldestProbe(len(new)))
         rates.append(len(existing) / (time.process_time() - began))
     return report.figure(NAME, label, "existing/s a core", rates, "by processor time")
 
@@ -163,12 +163,10 @@ def _every_pair(report: Report, sizes: Sizes) -> Compared:
         NAME, f"popcount of every pair, {sizes.whole:,} x {sizes.whole:,}", "pairs/s a core", [sizes.whole**2 / seconds]
     )
     relation = Relation(design("6"), K, None)
-    tables = probing.build(relation, of_columns(new, None, relation))
-    found = {
-        pair
-        for pairs in tables.matches(of_columns(existing, None, relation))
-        for pair in zip(pairs.probes.tolist(), pairs.entries.tolist(), strict=True)
-    }
+    tables = probing.build(relation, of_columns(new, None, relation), np.arange(len(new)))
+    keeper = Every()
+    tables.find(of_columns(existing, None, relation), keeper)
+    found = keeper.pairs
     if found != wanted:
         raise RuntimeError(f"the tables find {len(found)} pairs, {len(found ^ wanted)} others than brute force")
     report.progress(f"the tables find the same {len(wanted):,} pairs as the popcount of every pair")
@@ -250,8 +248,7 @@ def _built_and_looked_up(relation: Relation, count: int) -> float:
         for _ in range(2)
     )
     began = time.process_time()
-    for _ in probing.build(relation, new).matches(existing):
-        pass
+    probing.build(relation, new, np.arange(count)).find(existing, OldestProbe(count))
     return count / (time.process_time() - began)
 
 

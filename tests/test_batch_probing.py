@@ -13,9 +13,11 @@ from simhash.index import Entry, Relation
 from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, flipped
 from worker.batch import probing
-from worker.batch.deciding import NONE, survivors
+from worker.batch.clusters import roots
+from worker.batch.deciding import NONE, Greedy
+from worker.batch.keeping import Every, Forest, OldestEntries, OldestProbe
+from worker.batch.pairing import PAIRS
 from worker.batch.signatures import of_columns, verifier_bytes
-from worker.batch.tasks import PAIRS
 
 VERIFIER_BITS = 64
 RELATIONS = [
@@ -37,20 +39,25 @@ def columns(entries, relation):
     return of_columns(gates, np.frombuffer(rows, np.uint8).reshape(-1, width), relation)
 
 
+def built(entries, relation):
+    signatures = columns(entries, relation)
+    return probing.build(relation, signatures, np.arange(len(signatures)))
+
+
+def every(tables, probes):
+    keeper = Every()
+    tables.find(probes, keeper)
+    return keeper.pairs
+
+
 def found(entries, probes, relation):
-    """All matches by the tables, as pairs (probe, entry) with their distance."""
-    tables = probing.build(relation, columns(entries, relation))
-    pairs = [pair for block in tables.matches(columns(probes, relation)) for pair in zip(*block, strict=True)]
-    assert len(pairs) == len({(probe, entry) for probe, entry, _ in pairs}), "a pair was found twice"
-    return {(int(probe), int(entry)): int(distance) for probe, entry, distance in pairs}
+    """All matches by the tables, as pairs (probe, entry)."""
+    return every(built(entries, relation), columns(probes, relation))
 
 
 def expected(entries, probes, relation):
     return {
-        (i, j): (probe.fingerprint ^ entry.fingerprint).bit_count()
-        for i, probe in enumerate(probes)
-        for j, entry in enumerate(entries)
-        if relation.matches(probe, entry)
+        (i, j) for i, probe in enumerate(probes) for j, entry in enumerate(entries) if relation.matches(probe, entry)
     }
 
 
@@ -92,12 +99,8 @@ def test_the_same_pairs_as_brute_force_at_100_000_by_100_000():
     masks = np.array([flipped(0, 64, int(n) % 5, Random(int(n))) for n in near], np.uint64)
     probes[near] = entries[near] ^ masks
     relation = Relation(design("6"), 3, None)
-    tables = probing.build(relation, of_columns(entries, None, relation))
-    pairs = {
-        (int(p), int(e))
-        for block in tables.matches(of_columns(probes, None, relation))
-        for p, e, _ in zip(*block, strict=True)
-    }
+    tables = probing.build(relation, of_columns(entries, None, relation), np.arange(len(entries)))
+    pairs = every(tables, of_columns(probes, None, relation))
     sample = np.union1d(near, np.arange(0, 100_000, 100))
     wanted = {(int(p), int(e)) for p in sample for e in np.flatnonzero(np.bitwise_count(probes[p] ^ entries) <= 3)}
     assert len(wanted) >= 300
@@ -114,9 +117,8 @@ def test_a_hot_prefix_costs_bounded_memory_and_finds_all():
     sides[1][:100] = sides[0][:100] ^ np.uint64(0b101)
     sides[1][100 : count // 10] = sides[1][100]
     relation = Relation(design("6"), 3, None)
-    tables = probing.build(relation, of_columns(sides[0], None, relation))
-    seen = list(tables.matches(of_columns(sides[1], None, relation)))
-    pairs = {(int(p), int(e)) for block in seen for p, e, _ in zip(*block, strict=True)}
+    tables = probing.build(relation, of_columns(sides[0], None, relation), np.arange(count))
+    pairs = every(tables, of_columns(sides[1], None, relation))
     hot = np.bitwise_count(sides[1][: count // 5, None] ^ sides[0][None, : count // 5]) <= 3
     assert pairs >= {(i, i) for i in range(100)}
     assert {pair for pair in pairs if max(pair) < count // 5} == set(
@@ -124,32 +126,141 @@ def test_a_hot_prefix_costs_bounded_memory_and_finds_all():
     )
 
 
-def greedy(entries: list[Entry], relation):
+def pairs_of(tables, probes, later, most):
+    """What a task lists of these probes, as it writes it."""
+    keeper = OldestEntries(np.searchsorted(tables.numbers, later), most)
+    tables.find(probes, keeper)
+    own, other, more = keeper.taken()
+    return list(zip(later[own].tolist(), tables.numbers[other].tolist(), [0] * len(own), more.tolist(), strict=True))
+
+
+def chosen(signatures, relation, most):
+    """The greedy choice, and how many rounds it took."""
+    choice, rounds = Greedy(np.ones(len(signatures), bool)), 0
+    while choice.undecided.any():
+        rounds += 1
+        candidates, later = np.flatnonzero(choice.candidates), np.flatnonzero(choice.undecided)
+        tables = probing.build(relation, signatures.take(candidates), candidates)
+        rows = pairs_of(tables, signatures.take(later), later, most)
+        written = [list(map(list, zip(*rows[at : at + 5], strict=True))) for at in range(0, len(rows), 5)]
+        choice.settle([pa.table(part, schema=PAIRS) for part in written])
+    return choice.match, rounds
+
+
+def greedy(entries: list[Entry], relation, most=16):
     """Answers from pairs, as `brute_force` writes them."""
-    matches = sorted((later, earlier, d) for (later, earlier), d in found(entries, entries, relation).items())
-    rows = [row for row in matches if row[1] < row[0]]
-    tables = [
-        pa.table(list(map(list, zip(*rows[at : at + 5], strict=True))), schema=PAIRS) for at in range(0, len(rows), 5)
-    ]
-    kept = survivors(np.ones(len(entries), bool), tables)
+    match, _ = chosen(columns(entries, relation), relation, most)
     numbers, answers = {}, []
-    for page, match in enumerate(kept.match.tolist()):
-        if match == NONE:
+    for page, other in enumerate(match.tolist()):
+        if other == NONE:
             numbers[page] = len(numbers) + 1
-        answers.append(("unique", numbers[page]) if match == NONE else ("duplicate", numbers[match]))
+        answers.append(("unique", numbers[page]) if other == NONE else ("duplicate", numbers[other]))
     return answers
 
 
 @pytest.mark.parametrize("relation", RELATIONS[:3], ids=lambda r: r.design.name)
-def test_the_greedy_choice_is_that_of_judging_one_by_one(relation):
+@pytest.mark.parametrize("most", [1, 2, 16])
+def test_the_greedy_choice_is_that_of_judging_one_by_one(relation, most):
     for seed in range(5):
         entries = pages(80, seed, relation)
-        assert greedy(entries, relation) == brute_force(entries, relation)
+        assert greedy(entries, relation, most) == brute_force(entries, relation)
 
 
-def test_in_a_chain_the_ends_survive():
+@pytest.mark.parametrize("most", [1, 16])
+def test_in_a_chain_the_ends_survive(most):
     relation = Relation(design("4"), 3, None)
     base = Entry(bytes(16), None, 0, None, "text:", "http://a/")
     chain = [replace(base, fingerprint=value) for value in (0b000000, 0b000111, 0b111111)]
-    assert greedy(chain, relation) == [("unique", 1), ("duplicate", 1), ("unique", 2)]
-    assert greedy(chain[1:] + chain[:1], relation) == [("unique", 1), ("duplicate", 1), ("duplicate", 1)]
+    assert greedy(chain, relation, most) == [("unique", 1), ("duplicate", 1), ("unique", 2)]
+    assert greedy(chain[1:] + chain[:1], relation, most) == [("unique", 1), ("duplicate", 1), ("duplicate", 1)]
+
+
+def test_who_matches_more_than_are_listed_is_asked_again():
+    """The only survivor that the last one matches is the newest of all that it matches."""
+    relation = Relation(design("4"), 3, None)
+    first, last = 0, 0b111111
+    between = [0b000111 ^ (1 << bit) for bit in range(3, 6)]  # 3 or 4 bits from the first, within 3 of the last
+    dead = [value for value in (0b000111, 0b001011, 0b010011, 0b100011, 0b001110) if value.bit_count() == 3]
+    values = np.array([first, *dead, between[0] | 0b100000, last], np.uint64)
+    match, rounds = chosen(of_columns(values, None, relation), relation, 2)
+    expected = []
+    for place, value in enumerate(values):
+        before = [n for n in range(place) if expected[n] == NONE and np.bitwise_count(values[n] ^ value) <= 3]
+        expected.append(before[0] if before else NONE)
+    assert match.tolist() == expected
+    assert rounds > 1
+
+
+# A trap: each matches each -------------------------------------------------------------------------------------------
+
+TRAPPED = 2_500
+
+
+@pytest.fixture(scope="module")
+def trap():
+    """Pages of nearly one fingerprint and verifier, each its own: 3 million pairs."""
+    random = np.random.default_rng(5)
+    relation = Relation(design("10"), 6, 14, VERIFIER_BITS, 1)
+    gates = np.uint64(1) << random.integers(0, 64, TRAPPED, np.uint64) ^ np.uint64(0xABCDEF << 20)
+    verifiers = np.zeros((TRAPPED, verifier_bytes(relation)), np.uint8)
+    verifiers[:, 0] = random.integers(0, 256, TRAPPED)
+    verifiers[:, -1] = 1
+    return relation, of_columns(gates, verifiers, relation)
+
+
+class Counting:
+    """A keeper that counts what it is given, and how many pairs it is asked about at a time."""
+
+    def __init__(self, keeper):
+        self.keeper, self.added, self.largest = keeper, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.keeper, name)
+
+    def wanted(self, probes, entries):
+        self.largest = max(self.largest, len(probes))
+        return self.keeper.wanted(probes, entries)
+
+    def add(self, probes, entries):
+        self.added += len(probes)
+        self.keeper.add(probes, entries)
+
+
+def test_of_a_trap_a_few_pairs_are_kept_and_compared(trap):
+    relation, signatures = trap
+    assert len(signatures.first_of_each()) > 0.5 * TRAPPED
+    tables = probing.build(relation, signatures, np.arange(TRAPPED))
+    for keeper in (
+        OldestEntries(np.arange(TRAPPED), 16),
+        OldestProbe(TRAPPED),
+        Forest(*[np.arange(TRAPPED)] * 2, TRAPPED),
+    ):
+        counting = Counting(keeper)
+        tables.find(signatures, counting)
+        assert counting.largest <= probing.CANDIDATES
+        assert counting.added <= TRAPPED * probing.TILE, "of 6 million, most of them in several tables"
+    match, rounds = chosen(signatures, relation, 16)
+    assert match.tolist() == [NONE, *[0] * (TRAPPED - 1)]
+    assert rounds == 1
+
+
+@pytest.mark.parametrize("relation", RELATIONS[:3], ids=lambda r: r.design.name)
+def test_keepers_keep_what_they_say(relation, monkeypatch):
+    monkeypatch.setattr(probing, "CROWDED", 2)
+    monkeypatch.setattr(probing, "TILE", 3)
+    monkeypatch.setattr(probing, "NARROW", 1)
+    monkeypatch.setattr(probing, "CANDIDATES", 9)
+    monkeypatch.setattr(probing, "PROBES", 50)
+    everything = pages(240, 3, relation)
+    entries, probes = everything[:120], everything[120:]
+    pairs = expected(entries, probes, relation)
+    tables = built(entries, relation)
+    oldest = OldestProbe(len(entries))
+    for _ in range(2):  # it keeps anew
+        tables.find(columns(probes, relation), oldest)
+        first = {entry: min(p for p, e in pairs if e == entry) for _, entry in pairs}
+        assert dict(zip(*[column.tolist() for column in oldest.taken()][::-1], strict=True)) == first
+    forest = Forest(np.arange(120, 240), np.arange(120), 240)
+    tables.find(columns(probes, relation), forest)
+    ends = np.array(sorted((p + 120, e) for p, e in pairs)).T
+    assert roots(240, [forest.taken()]).tolist() == roots(240, [tuple(ends)]).tolist()

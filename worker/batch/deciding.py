@@ -19,6 +19,7 @@ from worker.batch.groups import Groups
 
 Numbers = NDArray[np.int64]
 NONE = -1
+UNDECIDED, SURVIVES, DEAD = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -59,31 +60,58 @@ class Decisions:
     distance: NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Greedy choice among groups: each group's oldest surviving match, or NONE, and its distance."""
+class Greedy:
+    """The greedy choice among groups with a signature, from pairs that may be too few at first.
 
-    match: Numbers
-    distance: NDArray[np.uint8]
+    Of a group that matches many before it only the oldest are listed. If all of these turn out to be duplicates, and
+    there may be others behind them, the group stays undecided, and so do those that depend on it. Asked again, with
+    pairs from which duplicates are left out, at least the first of these is decided.
 
-
-def survivors(is_open: NDArray[np.bool_], pairs: Iterable[pa.Table]) -> Kept:
-    """Choose greedily.
-
-    Args:
-        is_open: the groups that can survive, shape (groups with a signature,).
-        pairs: tables of (later, earlier, distance), sorted by later and earlier over all of them.
+    Attributes:
+        match: each group's oldest surviving match, or NONE, shape (groups,).
+        distance: of that match, shape (groups,).
     """
-    surviving = bytearray(is_open.tobytes())
-    match = np.full(len(is_open), NONE, np.int64)
-    distance = np.zeros(len(is_open), np.uint8)
-    for table in pairs:
-        columns = (table[name].to_pylist() for name in ("later", "earlier", "distance"))
-        for later, earlier, apart in zip(*columns, strict=True):
-            if surviving[later] and surviving[earlier]:
-                surviving[later] = 0
-                match[later], distance[later] = earlier, apart
-    return Kept(match, distance)
+
+    def __init__(self, is_open: NDArray[np.bool_]) -> None:
+        self.match = np.full(len(is_open), NONE, np.int64)
+        self.distance = np.zeros(len(is_open), np.uint8)
+        self._state = np.where(is_open, UNDECIDED, DEAD).astype(np.uint8)
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """The groups that are not decided, shape (groups,)."""
+        found: NDArray[np.bool_] = self._state == UNDECIDED
+        return found
+
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """The groups that are, or may become, survivors, shape (groups,)."""
+        found: NDArray[np.bool_] = self._state != DEAD
+        return found
+
+    def settle(self, pairs: Iterable[pa.Table]) -> None:
+        """Decide what can be.
+
+        Args:
+            pairs: tables as `pairing.PAIRS` has them, of undecided groups with candidates, sorted over all of them.
+        """
+        # Who has no pair survives; an undecided group is met as later one before it is met as earlier one.
+        state = bytearray(np.where(self.undecided, SURVIVES, self._state).astype(np.uint8).tobytes())
+        settled = -1
+        for table in pairs:
+            columns = (table[name].to_pylist() for name in ("later", "earlier", "distance", "more"))
+            for later, earlier, apart, more in zip(*columns, strict=True):
+                if later == settled:
+                    continue
+                if state[earlier] == SURVIVES:
+                    state[later] = DEAD
+                    self.match[later], self.distance[later] = earlier, apart
+                elif more or state[earlier] == UNDECIDED:
+                    state[later] = UNDECIDED
+                else:
+                    continue
+                settled = later
+        self._state = np.frombuffer(state, np.uint8)
 
 
 def open_groups(groups: Groups, existing: Existing) -> NDArray[np.bool_]:
@@ -92,7 +120,7 @@ def open_groups(groups: Groups, existing: Existing) -> NDArray[np.bool_]:
     return is_open
 
 
-def decide(groups: Groups, existing: Existing, kept: Kept) -> Decisions:
+def decide(groups: Groups, existing: Existing, kept: Greedy) -> Decisions:
     """All answers."""
     group = groups.group
     match = np.full(len(groups.first), NONE, np.int64)

@@ -3,13 +3,15 @@
 sign       every slice of the new pages becomes a file of signed rows
 group      the driver reads the signatures, and takes pages of one signature together
 scan       tables of the groups are broadcast, and every slice of the existing pages is looked up in them
-pair       ranges of the groups themselves are looked up in the same tables
-decide     greedy, in input order, from matches and sorted pairs
+pair       ranges of the groups that may be unique are looked up among these themselves, for the oldest that match
+decide     greedy, in input order, from sorted pairs; what these are too few for is paired again
+link       only for clusters: what is connected
 write      the signed rows once more, each with its verdict
 """
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import time
@@ -31,18 +33,21 @@ from worker.batch.deciding import Existing
 from worker.batch.engine import Engine, Stopped
 from worker.batch.existing import existing_of
 from worker.batch.groups import Groups, load
+from worker.batch.pairing import EDGES, PAIRS, Link, Pair, Range
 from worker.batch.request import Watch
 from worker.batch.results import BatchSummary, Judgement, Results, rows_in_order
 from worker.batch.signing import Signing
 from worker.batch.sources import Slice, slices
 from worker.batch.sources import Source as Input
-from worker.batch.tasks import PAIRS, Done, Pair, Scan, Sign, new_pages, part_file
+from worker.batch.tasks import Done, Scan, Sign, new_pages, part_file
 from worker.errors import InputError
 
 TABLE_ENTRIES = 1 << 22
 """Groups that are compared at once; their tables take about 160 bytes each in every Python process of an executor."""
 PAIR_RANGE = 1 << 16
 """Most groups that a task pairs."""
+MOST_PAIRS, FEWEST, MOST = 1 << 24, 16, 1 << 12
+"""Pairs of all undecided groups that are listed at a time, and at least and at most so many of each group."""
 TASKS_A_CORE = 4
 
 Relate = Callable[[int], Relation]
@@ -126,11 +131,8 @@ class _Run:
         relation = batch.relation_for(groups.signed)
         existing = self._scanned(groups, relation)
         summary.existing = existing.pages
-        is_open = deciding.open_groups(groups, existing)
-        pairs = self._paired(groups, relation, is_open | batch.clusters)
-        with self._timed("deciding"):
-            kept = deciding.survivors(is_open, self._pairs(pairs))
-        clusters = Clusters(groups, existing, self._pairs(pairs)) if batch.clusters else None
+        kept = self._chosen(groups, relation, deciding.open_groups(groups, existing))
+        clusters = Clusters(groups, existing, self._linked(groups, relation)) if batch.clusters else None
         judgement = Judgement(batch.profile, deciding.decide(groups, existing, kept), existing)
         with self._timed("writing"):
             self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
@@ -176,24 +178,61 @@ class _Run:
             files += [part_file(directory, "matches", part) for part, _ in parts]
         return existing_of(groups, [piece for _, piece in parts], scans, files)
 
-    def _paired(self, groups: Groups, relation: Relation, is_open: np.ndarray[Any, Any]) -> list[list[Path]]:
+    def _chosen(self, groups: Groups, relation: Relation, is_open: np.ndarray[Any, Any]) -> deciding.Greedy:
+        """The greedy choice among the new ones; nearly always after one round."""
+        chosen = deciding.Greedy(is_open)
+        signatures = self.engine.broadcast(groups.signatures)
+        for turn in itertools.count():
+            left = int(chosen.undecided.sum())
+            if not left:
+                break
+            most = min(MOST, max(FEWEST, MOST_PAIRS // left))
+            files = self._paired(groups, relation, chosen, (f"pairs-{turn}", most, signatures))
+            with self._timed("deciding"):
+                chosen.settle(self._sorted(files, PAIRS))
+        signatures.unpersist()
+        return chosen
+
+    def _paired(
+        self, groups: Groups, relation: Relation, chosen: deciding.Greedy, given: tuple[str, int, Any]
+    ) -> list[list[Path]]:
         """The files of pairs: for each range of groups, in order, one for each set of tables."""
-        size = max(1, min(PAIR_RANGE, -(-groups.signed // (self.engine.cores * TASKS_A_CORE))))
-        ranges = [(number, low, high) for number, (low, high) in enumerate(_ranges(groups.signed, size))]
+        name, most, signatures = given
+        undecided = chosen.undecided
+        shared = self.engine.broadcast(undecided)
+        candidates = np.flatnonzero(chosen.candidates)
+        ranges = self._group_ranges(groups)
         files: list[list[Path]] = [[] for _ in ranges]
-        shared = [self.engine.broadcast(value) for value in (groups.signatures, is_open)]
-        for low, high in _ranges(groups.signed, TABLE_ENTRIES):
-            stage = f"pairs-{low}"
-            tables = self.engine.broadcast(probing.build(relation, groups.signatures.take(slice(low, high)), low))
-            later = [each for each in ranges if each[2] > low]
-            self._stage("pairing", Pair(self.scratch, stage, tables, *shared), later)
+        for low, high in _ranges(len(candidates), TABLE_ENTRIES):
+            some, stage = candidates[low:high], f"{name}-{low}"
+            tables = self.engine.broadcast(probing.build(relation, groups.signatures.take(some), some))
+            later = [each for each in ranges if each[2] > some[0] and undecided[each[1] : each[2]].any()]
+            self._stage("pairing", Pair(self.scratch, stage, most, tables, signatures, shared), later)
             tables.unpersist()
             for number, _, _ in later:
                 files[number].append(part_file(self.scratch, stage, number))
+        shared.unpersist()
         return files
 
-    def _pairs(self, files: list[list[Path]]) -> Iterator[pa.Table]:
-        """All pairs, sorted."""
+    def _linked(self, groups: Groups, relation: Relation) -> Iterator[pa.Table]:
+        """What connects the groups."""
+        signatures = self.engine.broadcast(groups.signatures)
+        for low, high in _ranges(groups.signed, TABLE_ENTRIES):
+            some, stage = np.arange(low, high), f"links-{low}"
+            tables = self.engine.broadcast(probing.build(relation, groups.signatures.take(slice(low, high)), some))
+            later = [each for each in self._group_ranges(groups) if each[2] > low]
+            self._stage("linking", Link(self.scratch, stage, tables, signatures), later)
+            tables.unpersist()
+            yield from self._sorted([[part_file(self.scratch, stage, number)] for number, _, _ in later], EDGES)
+        signatures.unpersist()
+
+    def _group_ranges(self, groups: Groups) -> list[Range]:
+        """The groups that a task takes."""
+        size = max(1, min(PAIR_RANGE, -(-groups.signed // (self.engine.cores * TASKS_A_CORE))))
+        return [(number, low, high) for number, (low, high) in enumerate(_ranges(groups.signed, size))]
+
+    def _sorted(self, files: list[list[Path]], schema: pa.Schema) -> Iterator[pa.Table]:
+        """The rows of files that follow one another, each of several that are merged."""
         for parts in files:
             if self.watch.stopping.is_set():
                 raise Stopped
@@ -201,7 +240,7 @@ class _Run:
                 for batch in pq.ParquetFile(parts[0]).iter_batches():
                     yield pa.Table.from_batches([batch])
             elif parts:
-                merged = pa.concat_tables([pq.read_table(part, schema=PAIRS) for part in parts])
+                merged = pa.concat_tables([pq.read_table(part, schema=schema) for part in parts])
                 yield merged.sort_by([("later", "ascending"), ("earlier", "ascending")])
 
     # Writing -----------------------------------------------------------------------------------------------------

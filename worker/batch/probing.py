@@ -3,8 +3,9 @@
 The relation is that of `simhash.index.interface.Relation`, computed on columns. A table keeps its entries sorted by a
 key (the lead of a permuted fingerprint, or a band key) and where each bucket starts: the entries whose keys begin
 with the same bits. A block of probes is permuted, its buckets are looked up, and the entries in them are compared: by
-fingerprint first, which turns nearly all away, then by what the relation says of the rest. Sorted tables: Manku, Jain,
-Das Sarma, WWW 2007, section 3; built from the smaller set and carried to the larger: its section 4.
+fingerprint first, which turns nearly all away, then by what the relation says of those that still matter (`keeping`).
+Sorted tables: Manku, Jain, Das Sarma, WWW 2007, section 3; built from the smaller set and carried to the larger: its
+section 4.
 
 Worked example (4-bit keys, buckets by 2 bits): the keys 0110 1011 0111 sorted are 0110 0111 1011, the starts 0 0 2 3 3;
 a probe 0101 has the bucket 01, which is the entries from 0 to 2.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from simhash.index.interface import Relation
 from simhash.sketch import BAND_BITS
 from simhash.tables import Table
+from worker.batch.keeping import Keeper
 from worker.batch.signatures import Signatures
 
 Words = NDArray[np.uint64]
@@ -31,20 +32,11 @@ PROBES = 1 << 15
 """Probes looked up at once: their columns stay in the processor's cache."""
 CANDIDATES = 1 << 20
 """Candidates compared at once (some 40 bytes each), however many have the same key."""
+NARROW, TILE = 1 << 5, 1 << 10
+"""Probes and entries of a bucket's first tile, and entries of a tile where there are many probes."""
 CROWDED = 256
 """Entries from which a bucket counts as crowded: its probes and entries are then compared as a rectangle."""
 LARGEST_BUCKET_BITS = 24
-
-
-class Pairs(NamedTuple):
-    """Matches: numbers of probe and entry, and the distance of their fingerprints in bits; shapes (n,)."""
-
-    probes: Numbers
-    entries: Numbers
-    distances: NDArray[np.uint8]
-
-
-NO_PAIRS = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -112,64 +104,63 @@ def _sorted(key: _Key, entries: Signatures) -> _Sorted:
 
 @dataclass(frozen=True)
 class Tables:
-    """All tables of a relation over the same entries; `first` is the number of the first of them."""
+    """All tables of a relation over the same entries; `numbers` are the entries' own, ascending, shape (entries,)."""
 
     relation: Relation
     entries: Signatures
-    first: int
+    numbers: Numbers
     tables: tuple[_Sorted, ...]
 
-    def matches(self, probes: Signatures) -> Iterator[Pairs]:
-        """All pairs of a probe and an entry that match, each once, block after block of probes.
-
-        Entries are numbered from `first`, probes from 0.
-        """
+    def find(self, probes: Signatures, keeper: Keeper) -> None:
+        """Give the keeper what matches of the pairs that it wants: numbers of probes and entries, from 0."""
         for start in range(0, len(probes), PROBES):
             block = probes.take(slice(start, start + PROBES))
-            found = [pairs for table in self.tables for pairs in self._in(table, block)]
-            if found:
-                pairs = _distinct(found, len(self.entries))
-                yield Pairs(pairs.probes + start, pairs.entries + self.first, pairs.distances)
+            for table in self.tables:
+                self._find_in(table, block, start, keeper)
 
-    def _in(self, table: _Sorted, probes: Signatures) -> Iterator[Pairs]:
-        """The pairs that meet in one table."""
+    def _find_in(self, table: _Sorted, probes: Signatures, start: int, keeper: Keeper) -> None:
+        """The pairs that meet in one table; the probes are numbered from `start`."""
         own = table.buckets(probes)
         flips = [0, *(1 << bit for bit in range(table.bucket_bits))] if self._radius(table) else [0]
         for flip in flips:
-            for rows, places in _candidates(table, own ^ flip, probes.gates, self.relation.reach):
-                pairs = self._verified(table, probes, rows, table.order[places].astype(np.int64))
-                if len(pairs.probes):
-                    yield pairs
+            for rows, entries in _candidates(table, own ^ flip, probes.gates, self.relation.reach, start, keeper):
+                some = keeper.wanted(rows + start, entries)
+                some[some] = self._verified(table, probes, rows[some], entries[some])
+                if some.any():
+                    keeper.add(rows[some] + start, entries[some])
 
     def _radius(self, table: _Sorted) -> int:
         return self.relation.design.radius if table.key.table else 0
 
-    def _verified(self, table: _Sorted, probes: Signatures, rows: Numbers, entries: Numbers) -> Pairs:
-        """Of candidates within reach, those that meet in this table and whose verifiers agree."""
-        different = probes.gates[rows] ^ self.entries.gates[entries]
+    def _verified(self, table: _Sorted, probes: Signatures, rows: Numbers, entries: Numbers) -> NDArray[np.bool_]:
+        """Which of these pairs, within reach, meet in this table and have verifiers that agree."""
         if table.key.table is None:
             meet = probes.bands[table.key.band][rows] == self.entries.bands[table.key.band][entries]
         else:
+            different = probes.gates[rows] ^ self.entries.gates[entries]
             meet = np.bitwise_count(different & np.uint64(table.key.table.lead)) <= self._radius(table)
         if self.relation.verifier_reach is not None:
             apart = np.bitwise_count(probes.sketches[rows] ^ self.entries.sketches[entries]).sum(axis=1)
             meet &= apart <= self.relation.verifier_reach
-        return Pairs(rows[meet], entries[meet], np.bitwise_count(different[meet]))
+        found: NDArray[np.bool_] = meet
+        return found
 
 
-def build(relation: Relation, entries: Signatures, first: int = 0) -> Tables:
-    """The tables of `entries`, which are numbered from `first`."""
+def build(relation: Relation, entries: Signatures, numbers: Numbers) -> Tables:
+    """The tables of `entries`, whose own numbers are `numbers`."""
     keys = [_Key(table) for table in relation.design.tables] + [_Key(None, band) for band in range(relation.bands)]
-    return Tables(relation, entries, first, tuple(_sorted(key, entries) for key in keys))
+    return Tables(relation, entries, numbers, tuple(_sorted(key, entries) for key in keys))
 
 
-def _candidates(table: _Sorted, buckets: Numbers, gates: Words, reach: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """Rows of probes, and places in the table, of the entries in their buckets that are within reach."""
+def _candidates(
+    table: _Sorted, buckets: Numbers, gates: Words, reach: int, start: int, keeper: Keeper
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Rows of probes, numbered from `start` to the keeper, and the entries in their buckets that are within reach."""
     starts = table.starts[buckets].astype(np.int64)
     counts = table.starts[buckets + 1] - starts
     crowded = counts >= CROWDED
     if crowded.any():
-        yield from _rectangles(table, np.flatnonzero(crowded), buckets, gates, reach)
+        yield from _rectangles(table, np.flatnonzero(crowded), buckets, gates, reach, start, keeper)
         counts[crowded] = 0
     rows = np.flatnonzero(counts)
     starts, counts = starts[rows], counts[rows]
@@ -182,7 +173,7 @@ def _candidates(table: _Sorted, buckets: Numbers, gates: Words, reach: int) -> I
         row = np.repeat(rows[low:high], piece)
         near = np.bitwise_count(gates[row] ^ table.gates[places]) <= reach
         if near.any():
-            yield row[near], places[near]
+            yield row[near], table.order[places[near]].astype(np.int64)
 
 
 def _pieces(ends: Numbers) -> Iterator[tuple[int, int]]:
@@ -196,25 +187,27 @@ def _pieces(ends: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _rectangles(
-    table: _Sorted, rows: Numbers, buckets: Numbers, gates: Words, reach: int
+    table: _Sorted, rows: Numbers, buckets: Numbers, gates: Words, reach: int, start: int, keeper: Keeper
 ) -> Iterator[tuple[Numbers, Numbers]]:
-    """The same for rows whose buckets are crowded: all rows of a bucket against all its entries, tile by tile."""
+    """The same for rows whose buckets are crowded: all rows of a bucket against all its entries, tile by tile.
+
+    The keeper is asked what of a tile is to be compared. Tiles are small at first: of a crowd in which each matches
+    each, the first few probes and entries are enough.
+    """
     for bucket in np.unique(buckets[rows]):
         inside = rows[buckets[rows] == bucket]
-        low, high = int(table.starts[bucket]), int(table.starts[bucket + 1])
-        for start in range(low, high, CANDIDATES):
-            entries = table.gates[start : min(high, start + CANDIDATES)]
-            step = max(1, CANDIDATES // len(entries))
-            for first in range(0, len(inside), step):
-                some = inside[first : first + step]
-                near = np.bitwise_count(gates[some, None] ^ entries) <= reach
-                row, place = np.nonzero(near)
-                if len(row):
-                    yield some[row], place + start
-
-
-def _distinct(found: list[Pairs], entries: int) -> Pairs:
-    """Each pair once, though it may meet in several tables; in the order of probes, then entries."""
-    probes, numbers, distances = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    _, first = np.unique(probes * entries + numbers, return_index=True)
-    return Pairs(probes[first], numbers[first], distances[first])
+        first, high = int(table.starts[bucket]), int(table.starts[bucket + 1])
+        side, widest = NARROW, max(TILE, CANDIDATES // len(inside))
+        while first < high:
+            places = np.arange(first, min(high, first + side))
+            entries = table.order[places].astype(np.int64)
+            at, step, longest = 0, NARROW, max(1, CANDIDATES // len(places))
+            while at < len(inside):
+                some = inside[at : at + step]
+                for probes, others in keeper.parts(some + start, entries):
+                    near = np.bitwise_count(gates[some[probes], None] ^ table.gates[places[others]]) <= reach
+                    row, place = np.nonzero(near)
+                    if len(row):
+                        yield some[probes][row], entries[others][place]
+                at, step = at + step, min(2 * step, longest)
+            first, side = first + side, min(2 * side, widest)

@@ -1,4 +1,4 @@
-"""What the tasks do: sign new pages, scan existing ones, pair new ones; each writes one file, whole or not at all.
+"""What the tasks do: sign new pages, scan existing ones (`pairing`: pair new ones); each writes one file, or none.
 
 A task writes beside its place and renames, and its file is a function of its arguments alone: however often a task is
 tried, and by how many at once, there is one file with the same rows in it.
@@ -26,8 +26,9 @@ from simhash.index.interface import STORED_BYTES, Relation
 from worker.batch.blocks import Block, Counted, blocks
 from worker.batch.columns import PAGES, byte_rows, numbers, signatures_of
 from worker.batch.groups import Groups
+from worker.batch.keeping import OldestProbe
 from worker.batch.probing import Tables, build
-from worker.batch.signatures import Signatures, verifier_bytes
+from worker.batch.signatures import verifier_bytes
 from worker.batch.signing import Signing
 from worker.batch.sources import Slice
 from worker.errors import InputError
@@ -38,8 +39,6 @@ MATCHES = pa.schema(
 )
 """An existing page that new ones match: `group` and `distance`; or that is a new page itself, read again: `own` is
 that page's number, and `group` is -1."""
-PAIRS = pa.schema([("later", pa.uint32()), ("earlier", pa.uint32()), ("distance", pa.uint8())])
-"""Two groups of new pages that match, the later one by first appearance first; sorted."""
 OBSERVATION_BITS = 24
 KEPT_OBSERVATION = np.dtype(f">u{STORED_BYTES}")
 
@@ -74,7 +73,7 @@ def part_file(directory: Path, stage: str, number: int) -> Path:
 
 
 @contextmanager
-def _written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+def written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """A function that adds rows to the file at `path`, which is there only when the context ends well."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".parquet", dir=path.parent)
     os.close(handle)
@@ -86,7 +85,7 @@ def _written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], Non
         Path(name).unlink(missing_ok=True)
 
 
-def _answered(work: Callable[[], Done]) -> Done:
+def answered(work: Callable[[], Done]) -> Done:
     """What the work told, and its cost. An input that is broken is so for every try: an answer, not a failure."""
     began = time.process_time()
     try:
@@ -108,11 +107,11 @@ class Sign:
 
     def __call__(self, part: Part) -> Done:
         """Write the rows of a slice."""
-        return _answered(lambda: self._done(*part))
+        return answered(lambda: self._done(*part))
 
     def _done(self, number: int, piece: Slice) -> Done:
         counted = Counted()
-        with _written(part_file(self.directory, "new", number), PAGES) as write:
+        with written(part_file(self.directory, "new", number), PAGES) as write:
             for block in blocks(piece, self.signing, counted):
                 rows = block.columns(PAGES.names)
                 _check_verifiers(rows, self.relation, piece.source.name)
@@ -175,7 +174,7 @@ def new_pages(groups: Groups, relation: Relation, low: int, high: int) -> NewPag
     seen = np.zeros(1 << OBSERVATION_BITS, bool)
     seen[_leading_bits(observations)] = True
     return NewPages(
-        build(relation, groups.signatures.take(slice(low, high)), low),
+        build(relation, groups.signatures.take(slice(low, high)), np.arange(low, high)),
         groups.digests,
         np.arange(groups.signed, len(groups.first)),
         observations,
@@ -196,19 +195,20 @@ class Scan:
 
     def __call__(self, part: Part) -> Done:
         """Write the matches in a slice: of each group the oldest, and what is a new page itself."""
-        return _answered(lambda: self._done(*part))
+        return answered(lambda: self._done(*part))
 
     def _done(self, number: int, piece: Slice) -> Done:
         counted, numbered, last_seq, found = Counted(), False, 0, [MATCHES.empty_table()]
+        keeper = OldestProbe(len(self.new.value.tables.entries))
         for block in blocks(piece, self.signing, counted):
             keys = block.columns(_compared(self.relation))
             _check_verifiers(keys, self.relation, piece.source.name)
-            for matches in _matches_in(block, keys, self.new.value, self.relation):
+            for matches in _matches_in(block, keys, self, keeper, piece.source.name):
                 found = [oldest([*found, matches])]
             if "seq" in block.names:
                 numbered = True
                 last_seq = max(last_seq, pc.max(block.columns(["seq"])["seq"]).as_py() or 0)
-        with _written(part_file(self.directory, "matches", number), MATCHES) as write:
+        with written(part_file(self.directory, "matches", number), MATCHES) as write:
             write(found[0])
         return Done(counted.rows, found[0].num_rows, 0, numbered, last_seq)
 
@@ -223,23 +223,25 @@ def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.T
     return table.filter(pa.array(first))
 
 
-def _matches_in(block: Block, keys: pa.Table, new: NewPages, relation: Relation) -> Iterator[pa.Table]:
+def _matches_in(block: Block, keys: pa.Table, scan: Scan, keeper: OldestProbe, name: str) -> Iterator[pa.Table]:
+    new: NewPages = scan.new.value
     stands = _representatives(block)
     signed = _by_age(block, np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"]))))
-    signatures = signatures_of(_rows_of(keys, signed), relation)
+    signatures = signatures_of(_rows_of(keys, signed), scan.relation)
     if not signatures.mostly_distinct():
         # Equal ones match the same, and only the oldest match counts: a crawler's trap is one probe.
         first = signatures.first_of_each()
         signed, signatures = signed[first], signatures.take(first)
-    found = list(new.tables.matches(signatures))
-    if found:
-        probes, groups, distances = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        yield _rows(block, signed[probes], group=groups, distance=distances)
+    new.tables.find(signatures, keeper)
+    probes, entries = keeper.taken()
+    if len(probes):
+        distances = np.bitwise_count(signatures.gates[probes] ^ new.tables.entries.gates[entries])
+        yield _rows(block, signed[probes], group=new.tables.numbers[entries], distance=distances)
     unsigned = np.flatnonzero(stands & np.asarray(pc.is_null(keys["fingerprint"])))
     if len(unsigned) and len(new.digests):
         yield from _same_digests(block, unsigned, new)
     if "observation" in block.names:
-        yield from _same_observations(block, stands, new)
+        yield from _same_observations(block, stands, new, name)
 
 
 def _representatives(block: Block) -> NDArray[np.bool_]:
@@ -275,12 +277,14 @@ def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Itera
         yield _rows(block, rows[hit], group=groups, distance=np.zeros(len(hit), np.uint8))
 
 
-def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages) -> Iterator[pa.Table]:
+def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages, name: str) -> Iterator[pa.Table]:
     rows = np.flatnonzero(stands)
     if not len(rows) or not len(new.observations):
         return
-    read = byte_rows(block.columns(["observation"], rows)["observation"])
-    own = np.ascontiguousarray(read[:, :STORED_BYTES]).view(KEPT_OBSERVATION).reshape(-1)
+    kept = pc.binary_slice(block.columns(["observation"], rows)["observation"], 0, STORED_BYTES)
+    if pc.any(pc.not_equal(pc.binary_length(kept), STORED_BYTES)).as_py():
+        raise InputError(f"{name} has observations of less than {STORED_BYTES} bytes")
+    own = np.ascontiguousarray(byte_rows(kept)).view(KEPT_OBSERVATION).reshape(-1)
     maybe = np.flatnonzero(new.seen[_leading_bits(own)])
     at = np.minimum(np.searchsorted(new.observations, own[maybe]), len(new.observations) - 1)
     same = new.observations[at] == own[maybe]
@@ -307,43 +311,3 @@ def _rows(
         *(told[name] for name in OF_A_MATCH),
     ]
     return pa.table(columns, schema=MATCHES)
-
-
-# Pairing ---------------------------------------------------------------------------------------------------------
-
-Range = tuple[int, int, int]
-"""Number of the file, first group and the one behind the last."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Compares a range of the new groups with those that appeared before them.
-
-    Attributes:
-        tables, signatures, open_groups: broadcasts: tables over some groups, the signatures of all, and which of
-            them can still be unique.
-    """
-
-    directory: Path
-    stage: str
-    tables: Any
-    signatures: Any
-    open_groups: Any
-
-    def __call__(self, part: Range) -> Done:
-        """Write the pairs whose later group is in the range."""
-        return _answered(lambda: self._done(*part))
-
-    def _done(self, number: int, low: int, high: int) -> Done:
-        tables, is_open = self.tables.value, self.open_groups.value
-        signatures: Signatures = self.signatures.value
-        later = np.flatnonzero(is_open[low:high]) + low
-        written = 0
-        with _written(part_file(self.directory, self.stage, number), PAIRS) as write:
-            for pairs in tables.matches(signatures.take(later)):
-                own = later[pairs.probes]
-                kept = (pairs.entries < own) & is_open[pairs.entries]
-                columns = own[kept].astype(np.uint32), pairs.entries[kept].astype(np.uint32), pairs.distances[kept]
-                write(pa.table([pa.array(c) for c in columns], schema=PAIRS))
-                written += int(kept.sum())
-        return Done(rows=len(later), written=written)
