@@ -24,7 +24,7 @@ from simhash.tables import design
 from tests.conftest import SAMPLE
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
-from worker.batch import job, tasks
+from worker.batch import job
 from worker.batch.engine import Engine, EngineSettings, Stopped, TaskFailed
 from worker.batch.job import run_batch, scratch_in
 from worker.batch.launch import batch_of, relation_for
@@ -120,6 +120,8 @@ def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch
 
 
 def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
+    monkeypatch.setattr(job, "MOST_PAIRS", 1)
+    monkeypatch.setattr(job, "FEWEST", 1)  # who matches several is asked again
     monkeypatch.setattr(job, "TABLE_ENTRIES", 150)
     monkeypatch.setattr(job, "PAIR_RANGE", 97)
     monkeypatch.setattr("worker.batch.sources.SLICE_BYTES", 60_000)
@@ -191,6 +193,45 @@ def test_pages_in_parquet_are_judged_like_their_lines(batch, tmp_path):
     assert [v["source"]["offset"] for v in in_parquet] == [*range(200), *range(100)]
 
 
+def test_rows_of_parquet_that_are_no_pages_are_rejected_one_by_one(batch, tmp_path):
+    """Other programs write bytes without saying that they are UTF-8, numbers as names, times finer than Python's."""
+    good = json.loads(PAGES[0])["text"]
+    text = pa.array([good.encode(), b"\xff" + good.encode(), None, good.encode(), b"x" * 11_000_000], pa.binary())
+    columns = {
+        "url": pa.array([b"http://a/", b"http://b/", b"http://c/", None, b"http://d/"], pa.binary()),
+        "text": text,
+    }
+    columns |= {"id": [7, 8, 9, 10, 11], "fetched_at": pa.array([1] * 5, pa.timestamp("ns", "UTC"))}
+    pq.write_table(pa.table(columns), tmp_path / "mixed.parquet")
+    summary = batch(tmp_path / "mixed.parquet")
+    (verdict,) = lines(tmp_path / "out" / "verdicts.jsonl")
+    assert (verdict["url"], verdict["id"]) == ("http://a/", "7")
+    assert verdict["fetched_at"].startswith("1970-01-01T00:00:00")
+    assert (
+        verdict["fingerprint"]
+        == json.loads(file_mode(tmp_path / "v", written(tmp_path / "a", PAGES[:1])))["fingerprint"]
+    )
+    said = {row["record"]: row["message"] for row in lines(tmp_path / "out" / "rejected.jsonl")}
+    assert summary.rejected == len(said) == 4
+    for number, words in (
+        (1, "lone surrogate, U+DCFF"),
+        (2, "exactly one of html"),
+        (3, "field `url`"),
+        (4, "11,000,000"),
+    ):
+        assert words in said[number]
+
+
+def test_a_damaged_parquet_file_is_one_line(batch, tmp_path):
+    path = fingerprints(tmp_path / "a.parquet", near_values(1))
+    content = bytearray(path.read_bytes())
+    content[8:40] = b"\xff" * 32
+    path.write_bytes(content)
+    for options in ({"new": path}, {"new": fingerprints(tmp_path / "b.parquet", near_values(2)), "existing": [path]}):
+        with pytest.raises(InputError, match=r"^.*a\.parquet: [^\n]+$"):
+            batch(options.pop("new"), k=3, **options)
+
+
 # Fingerprints alone ------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +295,30 @@ def test_a_fifth_of_equal_existing_fingerprints_kills_nothing(batch, tmp_path):
     assert {v["match"]["url"] for v in found[: FINGERPRINTS // 5]} == {"http://old/0"}
     expected = greedily(new, old, 3)
     assert [v["match"] is not None for v in found] == [answer is not None for answer in expected]
+
+
+def test_rows_without_a_fingerprint_are_rejected(batch, tmp_path):
+    values = ["0f", None, "zz", "1" * 17, "f" * 16, "0e"]
+    summary = batch(fingerprints(tmp_path / "new.parquet", pa.array(values, pa.large_string())), k=3)
+    assert [v["fingerprint"] for v in lines(tmp_path / "out" / "verdicts.jsonl")] == [
+        f"{15:016x}",
+        "f" * 16,
+        f"{14:016x}",
+    ]
+    said = {row["record"]: row["message"] for row in lines(tmp_path / "out" / "rejected.jsonl")}
+    assert summary.rejected == len(said) == 3
+    assert "neither a fingerprint nor a digest" in said[1]
+    assert all("not of hexadecimal digits" in said[record] for record in (2, 3))
+    batch(fingerprints(tmp_path / "one.parquet", pa.array([15], pa.uint64())), existing=[tmp_path / "new.parquet"], k=3)
+    assert lines(tmp_path / "out" / "verdicts.jsonl")[0]["match"]["seq"] == 1
+    pq.write_table(pa.table({"fingerprint": pa.array([], pa.uint64())}), tmp_path / "none.parquet")
+    assert batch(tmp_path / "none.parquet", k=3).pages == 0
+
+
+def test_observations_that_are_too_short_are_named(batch, tmp_path):
+    old = fingerprints(tmp_path / "old.parquet", [1, 2], observation=[b"a", b"b"])
+    with pytest.raises(InputError, match=r"old\.parquet has observations of less than 8 bytes"):
+        batch(fingerprints(tmp_path / "new.parquet", [1]), existing=[old], k=3)
 
 
 def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
@@ -344,14 +409,14 @@ def test_clusters_are_components_and_decide_nothing(batch, tmp_path):
 
 
 def failing(work, marker: Path):
-    """`work`, whose first task fails twice: before it has done its work, and after."""
+    """`work`, of whose tasks some fail: one before it has done its work, and one or two after."""
 
     def fails_twice(part):
-        if part[0] == 0 and not marker.exists():
+        if not marker.exists():
             marker.touch()
             raise RuntimeError("injected before")
         done = work(part)
-        if part[0] == 0 and not marker.read_bytes():
+        if not marker.read_bytes():
             marker.write_bytes(b"twice")
             raise RuntimeError("injected after")
         return done
@@ -362,7 +427,7 @@ def failing(work, marker: Path):
 def test_a_task_that_fails_is_tried_again_without_doubling(batch, tmp_path, halves, verdicts, monkeypatch):
     markers = {stage: tmp_path / f"failed-{stage}" for stage in ("Sign", "Scan", "Pair")}
     for stage, marker in markers.items():
-        whole = getattr(tasks, stage)
+        whole = getattr(job, stage)
         failed = partial(lambda whole, marker, *given: failing(whole(*given), marker), whole, marker)
         monkeypatch.setattr(job, stage, failed)
     batch(verdicts[1], existing=verdicts[:1])

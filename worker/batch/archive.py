@@ -71,7 +71,9 @@ class Archive:
         keys: Keys = self._part.restored(self._table.decode(np.arange(low, high)))
         offsets = low * self._table.file.header.block_items + np.arange(len(keys))
         topic = f"file:{self._directory.name}"
-        return Made(pa.table({"fingerprint": keys[:, 0]}), offsets + place(number, 0), offsets, topic)
+        return Made(
+            pa.table({"fingerprint": keys[:, 0]}), offsets + place(number, 0), offsets, topic, self._directory.name
+        )
 
     def _records(self, number: int, low: int, high: int) -> Iterator[Row]:
         start = 0

@@ -6,10 +6,12 @@ fingerprints are read whole and the URLs only where something matched.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,13 +28,14 @@ from numpy.typing import NDArray
 from worker import compression
 from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
 from worker.batch.columns import PAGES, place, row_of_verdict, table_of
-from worker.batch.made import Made
+from worker.batch.made import NEEDED, Made
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.sources import Slice, footer, is_compressed
 from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.inputs import open_input
+from worker.page import charset_of
 from worker.records import Page, RawRecord, Source
 from worker.verdict import Verdict, decode
 
@@ -110,7 +113,7 @@ def _reading(source: Input) -> Iterator[None]:
     try:
         yield
     except (*compression.ERRORS, pa.ArrowException, InputError) as error:
-        text = str(getattr(error, "strerror", None) or error)
+        text = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise InputError(f"{source.name}: {text.removeprefix(f'{source.path}: ')}") from error
 
 
@@ -172,7 +175,7 @@ def _pages_in_parquet(part: Slice, signing: Signing, names: set[str]) -> Iterato
     def records() -> Iterator[tuple[int, RawRecord]]:
         position = first
         for batch in file.iter_batches(PAGE_ROWS, list(range(part.first, part.last)), wanted):
-            for row in batch.to_pylist():
+            for row in _representable(batch).to_pylist():
                 yield position, _record_of_row(row, Source(topic, 0, position, None))
                 position += 1
 
@@ -180,14 +183,42 @@ def _pages_in_parquet(part: Slice, signing: Signing, names: set[str]) -> Iterato
         yield _whole(table, OF_A_PAGE)
 
 
+def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times that Python has no type for, and numbers where a name is expected, in those that it has."""
+    columns = []
+    for field in batch.schema:
+        column = batch[field.name]
+        if pa.types.is_timestamp(field.type):
+            column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
+        elif field.name == "id" and pa.types.is_integer(field.type):
+            column = pc.cast(column, pa.string())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
 def _record_of_row(row: dict[str, Any], source: Source) -> RawRecord:
-    """A page of a Parquet file, as the line of JSONL that it would be; bytes are taken as they are."""
-    html = row.get("html")
-    if isinstance(html, bytes):
-        page = Page(row["url"] or "", html, True, row.get("charset"), row.get("id"), row.get("fetched_at"))
-        return RawRecord(source, None, html, page)
-    line = msgspec.json.encode({name: value for name, value in row.items() if value is not None})
-    return RawRecord(source, None, line)
+    """A page of a Parquet file, as the line of JSONL that it would be; HTML in bytes is taken as it is."""
+    given = {name: value if name == "html" else _plain(value) for name, value in row.items() if value is not None}
+    html, names = given.get("html"), {"charset", "id", "fetched_at", "content_type"} & given.keys()
+    if isinstance(html, bytes) and all(isinstance(given.get(name, ""), str) for name in ("url", *names)):
+        charset = given.get("charset") or charset_of(given.get("content_type"))
+        return RawRecord(
+            source,
+            None,
+            html,
+            Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at")),
+        )
+    try:
+        return RawRecord(source, None, msgspec.json.encode(given))
+    except UnicodeEncodeError:  # bytes that are no UTF-8: written as surrogates, which are refused like any
+        return RawRecord(source, None, json.dumps(given, default=repr).encode())
+
+
+def _plain(value: Any) -> Any:
+    """What other programs write in place of a string: its bytes, a number, a time."""
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _topic_of_footer(path: Path) -> str:
@@ -262,14 +293,24 @@ def _signatures(part: Slice, label: str) -> Iterator[Block]:
         if "profile" in names:
             for profile in pc.unique(file.read_row_group(group, ["profile"])["profile"]).to_pylist():
                 _check_profile(profile, label)
-        yield Block(at, names, _RowGroup(file, group, at, offsets, topic))
+        made_up = names if _all_have_fingerprints(file, group) else names | {"rejection"}
+        yield Block(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic))
         position += len(at)
+
+
+def _all_have_fingerprints(file: pq.ParquetFile, group: int) -> bool:
+    """Whether the footer says so."""
+    metadata = file.metadata.row_group(group)
+    said = [metadata.column(number) for number in range(metadata.num_columns)]
+    known = [each.statistics for each in said if each.path_in_schema == "fingerprint" and each.statistics]
+    return bool(known) and all(each.has_null_count and not each.null_count for each in known)
 
 
 @dataclass(frozen=True)
 class _RowGroup:
     """Reads columns of one row group; what the file has not is made up for the rows asked for."""
 
+    source: Input
     file: pq.ParquetFile
     group: int
     at: Rows
@@ -278,6 +319,7 @@ class _RowGroup:
 
     def __call__(self, names: Sequence[str], rows: Rows | None) -> pa.Table:
         known = set(self.file.schema_arrow.names)
-        wanted = {*names, "fingerprint", "observation"} if set(names) - known else set(names)
-        read = self.file.read_row_group(self.group, sorted(wanted & known))
-        return _columns_of(Made(read, self.at, self.offsets, self.topic), names, rows)
+        wanted = {*names, *NEEDED} if set(names) - known else set(names)
+        with _reading(self.source):
+            read = self.file.read_row_group(self.group, sorted(wanted & known))
+            return _columns_of(Made(read, self.at, self.offsets, self.topic, self.source.name), names, rows)
