@@ -61,6 +61,12 @@ def test_help_teaches():
         assert words.replace("--k N", "--k INTEGER") in said
 
 
+def test_a_size_that_is_none_is_refused(pages, tmp_path):
+    done = CliRunner().invoke(commands, ["batch", str(pages), "--out", str(tmp_path / "out"), "--memory", "lots"])
+    assert done.exit_code == 2
+    assert "'lots' is no size for Java: write 512m or 8g" in done.output
+
+
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 def test_what_is_not_installed_is_named(pages, tmp_path, missing):
     (tmp_path / missing).mkdir()
@@ -78,6 +84,23 @@ def test_a_missing_java_is_named(pages, tmp_path):
     assert [line for line in done.stderr.splitlines() if line.startswith("simhash-dedup: ")] == [
         "simhash-dedup: Spark needs Java 17 and there is none on the PATH: apt-get install openjdk-17-jre-headless"
     ]
+
+
+def test_a_java_that_is_too_old_or_elsewhere_is_named(pages, tmp_path):
+    java = tmp_path / "bin" / "java"
+    done = run(pages, "--out", tmp_path / "out", JAVA_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"simhash-dedup: Spark needs Java 17 and {tmp_path}/bin/java is not there, where JAVA_HOME points\n",
+    )
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho java.lang.UnsupportedClassVersionError: class file version 61.0 >&2\nexit 1\n")
+    java.chmod(0o755)
+    done = run(pages, "--out", tmp_path / "out", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("simhash-dedup: Spark needs Java 17 and this one is older")
+    assert len(done.stderr.splitlines()) == 1
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_of_what_spark_said_the_last_error_is_told(tmp_path):

@@ -25,6 +25,9 @@ R = TypeVar("R")
 TRIES = 4
 WATCH_SECONDS = 0.2
 END_SECONDS = 20.0
+TOO_OLD = "UnsupportedClassVersionError"
+"""What a Java says of programs for newer ones."""
+NOT_THERE = re.compile(r"(\S+/bin/java): No such file")
 LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
@@ -88,9 +91,10 @@ class Engine:
             conf.setIfMissing(name, value)
         try:
             self._context = SparkContext(conf=conf, gateway=self._gateway)
-        except (Py4JError, PySparkException) as error:
+        except (Py4JError, PySparkException, OSError) as error:
+            said = _last_said(settings.log) if isinstance(error, OSError) else _first_line(error)
             self._end_java()
-            raise SettingsError(f"Spark does not start at {master}: {_first_line(error)}") from error
+            raise SettingsError(f"Spark does not start at {master}: {said}") from error
         self._context.setLogLevel("WARN")  # below spark-submit its log is ours
         if master.startswith("local") and self._context.pythonExec == "python3":
             self._context.pythonExec = sys.executable
@@ -230,8 +234,13 @@ def _defaults(settings: EngineSettings, master: str) -> dict[str, str]:
 
 
 def _why_not_started(log: Path, error: str) -> str:
+    said = log.read_text(errors="replace")
+    if found := NOT_THERE.search(said):
+        return f"Spark needs Java 17 and {found[1]} is not there, where JAVA_HOME points"
     if shutil.which("java") is None:
         return "Spark needs Java 17 and there is none on the PATH: apt-get install openjdk-17-jre-headless"
+    if TOO_OLD in said:
+        return "Spark needs Java 17 and this one is older: install openjdk-17-jre-headless, and set JAVA_HOME to it"
     return f"Spark does not start: {_last_said(log) or error}"
 
 
@@ -243,8 +252,11 @@ def _last_said(log: Path) -> str:
 
 
 def _first_line(error: BaseException) -> str:
+    """What was wrong, by what caused it in the first place."""
     java = getattr(error, "java_exception", None)
-    text = str(java.getMessage() if java is not None else error)
+    while java is not None and (cause := java.getCause()) is not None:
+        java = cause
+    text = str(error if java is None else java.toString())
     return next((line for line in text.splitlines() if line.strip()), "")
 
 

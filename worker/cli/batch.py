@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,13 @@ DEFAULTS = {"documents": 1_000_000}
 """As for `file`, whose verdicts these are."""
 
 
+def _memory(_: click.Context, __: click.Parameter, value: str) -> str:
+    """A size as Java writes it: what it says of others is not to be understood."""
+    if not re.fullmatch(r"[1-9]\d*[kmgt]", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r} is no size for Java: write 512m or 8g")
+    return value
+
+
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="NEW...")
 @click.option(
@@ -42,7 +50,9 @@ DEFAULTS = {"documents": 1_000_000}
     help="directory for verdicts.jsonl, verdicts.parquet and rejected.jsonl",
 )
 @click.option("--master", help="Spark's master: local[4], spark://…, k8s://…  [default: spark-submit's, or local[*]]")
-@click.option("--memory", default="2g", show_default=True, help="of each Java process of Spark: 512m, 8g")
+@click.option(
+    "--memory", default="2g", show_default=True, callback=_memory, help="of each Java process of Spark: 512m, 8g"
+)
 @click.option(
     "--k",
     type=click.IntRange(0, 7),
