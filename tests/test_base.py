@@ -1,13 +1,14 @@
 """A base of earlier crawls before the index: one relation over both, one base for all workers, replays unchanged."""
 
 import json
+import os
 from random import Random
 
 import pytest
 
 from simhash.compressed import Batch, Effort, Holding, Plan, build
 from simhash.compressed.reading import verifier_bytes
-from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.errors import IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Duplicate, Partition, Position, Record, Relation, Unique
 from simhash.profiles import DEFAULT
 from simhash.tables import design
@@ -172,6 +173,58 @@ def test_a_base_of_another_recipe_or_of_bare_fingerprints_is_refused(tmp_path, p
         TableBase(tables, PROFILE, Relation(design("4"), 5, 14, bands=2))
     with pytest.raises(IndexMismatch, match="design"):
         TableBase(tables, PROFILE, Relation(design("15"), 6, 14, bands=2))
+
+
+@pytest.mark.parametrize("harm", ["cut off", "emptied", "damaged"])
+def test_beside_tables_that_cannot_be_read_nothing_is_judged(backend, name, tmp_path, pages, eager, harm):
+    old, new = pages[:120], pages[120:]
+    index = index_of(backend, name)
+    link = placed(tmp_path, old)
+    index.judge_beside(TableBase(link, PROFILE, RULE))
+    file = link / "table-01.sdt"
+    whole = file.read_bytes()
+    with file.open("r+b") as content:  # in its place, so that who has it open sees it
+        if harm == "damaged":
+            content.seek(-len(whole) // 2, os.SEEK_END)
+            content.write(bytes(len(whole) // 2))
+        else:
+            content.truncate(0 if harm == "emptied" else len(whole) - 9)
+    for _ in range(2):
+        with pytest.raises(IndexUnreachable, match=r"base .* cannot be read: .*table-01\.sdt"):
+            index.check_and_insert(new, {})
+    assert index.documents() == 0
+    file.write_bytes(whole)
+    assert named(index.check_and_insert(new, {})) == expected(old, new)
+
+
+def test_after_tables_that_cannot_be_read_others_may_come(backend, name, tmp_path, pages, eager):
+    old, new = pages[:120], pages[120:]
+    index = index_of(backend, name)
+    link = placed(tmp_path, old[:60])
+    index.judge_beside(TableBase(link, PROFILE, RULE))
+    os.truncate(link / "records.zst", 100)
+    with pytest.raises(IndexUnreachable, match=r"records\.zst"):
+        index.check_and_insert(new, {})
+    placed(tmp_path, old, "second")
+    assert named(index.check_and_insert(new, {})) == expected(old, new)
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a file", "an empty directory"])
+def test_tables_that_are_gone_stay_in_use(backend, name, tmp_path, pages, eager, caplog, instead):
+    old, new = pages[:120], pages[120:]
+    index = index_of(backend, name)
+    directory = built(tmp_path / "set", old)
+    index.judge_beside(TableBase(directory, PROFILE, RULE))
+    directory.rename(tmp_path / "aside")
+    if instead == "a file":
+        directory.write_bytes(b"")
+    if instead == "an empty directory":
+        directory.mkdir()
+    found = [index.check_and_insert(new[at : at + 40], {}) for at in (0, 40, 80)]
+    assert [url for some in found for url in named(some)] == expected(old, new)
+    assert sum("there are no tables" in message for message in caplog.messages) == 1
+    with pytest.raises(TableMismatch, match="no compressed tables"):
+        TableBase(directory, PROFILE, RULE)
 
 
 def test_a_worker_names_pages_of_its_base(kafka_server, redis_server, name, tmp_path):

@@ -2,6 +2,10 @@
 
 New tables are picked up while the worker runs: build them elsewhere, then let the directory's name (a symbolic link)
 point at them. Nothing is read from a directory that is being written: its manifest comes last.
+
+Tables that were opened stay open, so a directory that is removed or renamed is told in the log and no more. Tables that
+cannot be read any more (damaged, cut off, a disk that fails) are to the worker as an index that cannot be reached:
+nothing is judged until they, or others, can be read again.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Self
 import msgspec
 
 from simhash.compressed import TableSet
-from simhash.errors import IndexMismatch, TableFault
+from simhash.errors import IndexMismatch, IndexUnreachable, TableFault, TableMismatch
 from simhash.index import Duplicate, Entry, Record, Relation, Unique
 from simhash.index.interface import STORED_BYTES
 
@@ -47,6 +51,8 @@ class TableBase:
         self._stamp = _stamp(place)
         self._tables = TableSet(place.resolve())
         self._looked_at = time.monotonic()
+        self._is_broken = False
+        self._told = ""
         _refuse_differences(self._tables, profile, relation)
 
     @property
@@ -60,8 +66,26 @@ class TableBase:
         return self._tables.generation
 
     def decisions(self, entries: Sequence[Entry]) -> list[Unique | Duplicate | None]:
-        """See `Base.decisions`."""
-        return [_decision(entry, found) for entry, found in zip(entries, self._tables.matches(entries), strict=True)]
+        """See `Base.decisions`.
+
+        Raises:
+            IndexUnreachable: the tables cannot be read.
+        """
+        try:
+            if self._is_broken:
+                self._open_again()
+            matches = self._tables.matches(entries)
+        except (TableFault, OSError) as error:
+            self._is_broken = True
+            raise IndexUnreachable(f"base {self.place} cannot be read: {error}") from error
+        return [_decision(entry, found) for entry, found in zip(entries, matches, strict=True)]
+
+    def _open_again(self) -> None:
+        """Open what lies there now, if it is the same set, mended."""
+        tables = TableSet(self._directory.resolve())
+        if tables.generation != self.generation:
+            raise TableMismatch(f"it has generation {tables.generation}, the index is judged beside {self.generation}")
+        self._tables, self._is_broken = tables, False
 
     def renewed(self) -> Self | None:
         """See `Base.renewed`; tables that cannot be used are told in the log and passed over."""
@@ -69,18 +93,29 @@ class TableBase:
             return None
         self._looked_at = time.monotonic()
         stamp = _stamp(self._directory)
+        if stamp is None:
+            self._tell(
+                f"there are no tables in {self.place} any more; those that are open, {self.generation}, stay in use"
+            )
         if stamp in (None, self._stamp):
             return None
         try:
             newer = type(self)(self._directory, self._profile, self._relation)
         except (TableFault, IndexMismatch, OSError) as error:
-            log.warning("the new base cannot be used: %s", error)
+            self._tell(f"the new base cannot be used: {error}")
             return None
+        self._told = ""
         if newer.generation == self.generation:
             self._stamp = stamp
             return None
         log.info("a new base lies in %s: %s pages, generation %s", self.place, f"{len(newer):,}", newer.generation)
         return newer
+
+    def _tell(self, what: str) -> None:
+        """Warn of something once, as long as it stays the same."""
+        if what != self._told:
+            log.warning("%s", what)
+            self._told = what
 
     def __len__(self) -> int:
         return len(self._tables)

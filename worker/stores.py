@@ -192,6 +192,8 @@ def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:
         return TableBase(place, index.spec.profile, index.spec.relation)
     except TableFault as error:
         raise IndexMisconfigured(f"base: {error}") from error
+    except OSError as error:
+        raise IndexMisconfigured(f"base: {error.filename or place}: {error.strerror}") from error
 
 
 def found_index(settings: Settings) -> RedisIndex | ClusterIndex:

@@ -219,6 +219,18 @@ class Container:
         if size > announced:
             raise TableCorrupt(f"{self.path}: {size - announced:,} bytes too many behind its last block")
 
+    def check_length(self) -> None:
+        """Look whether the file is as long as it was: the system kills who reads a mapped page that is gone.
+
+        Raises:
+            TableCorrupt: it was cut off, or written to.
+        """
+        now = self._map.size()
+        if now != len(self._map):
+            raise TableCorrupt(
+                f"{self.path}: cut off or written to while it was open: {len(self._map):,} bytes, now {now:,}"
+            )
+
     def place(self, block: int) -> tuple[int, int]:
         """Where a block begins and ends, in bytes of the file."""
         begin = int(self._ends[block - 1]) if block else 0

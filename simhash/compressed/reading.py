@@ -126,6 +126,8 @@ class TableSet:
         reach: int,
     ) -> Pairs:
         """What these tables find, each pair once."""
+        for _, table in asked:
+            table.file.check_length()
         if len(fingerprints) < ARRAYS_FROM:
             return self._asked_singly(asked, fingerprints, band_keys, reach)
 

@@ -173,6 +173,7 @@ class RecordFile:
         Raises:
             TableCorrupt: a block is damaged; the message names it.
         """
+        self.file.check_length()
         if not len(self.file.lasts):
             return [[] for _ in keys]
         firsts = arrays.bound(self.file.lasts, keys, after=False)
