@@ -46,8 +46,8 @@ TABLE_ENTRIES = 1 << 22
 """Groups that are compared at once; their tables take about 160 bytes each in every Python process of an executor."""
 PAIR_RANGE = 1 << 16
 """Most groups that a task pairs."""
-MOST_PAIRS, FEWEST, MOST = 1 << 24, 16, 1 << 12
-"""Pairs of all undecided groups that are listed at a time, and at least and at most so many of each group."""
+FEWEST, MOST, MOST_PAIRS = 16, 1 << 12, 1 << 24
+"""Pairs that are listed of an undecided group, at first and at most, and of all of them at a time."""
 TASKS_A_CORE = 4
 
 Relate = Callable[[int], Relation]
@@ -186,7 +186,7 @@ class _Run:
             left = int(chosen.undecided.sum())
             if not left:
                 break
-            most = min(MOST, max(FEWEST, MOST_PAIRS // left))
+            most = min(MOST, FEWEST << 3 * turn, max(FEWEST, MOST_PAIRS // left))
             files = self._paired(groups, relation, chosen, (f"pairs-{turn}", most, signatures))
             with self._timed("deciding"):
                 chosen.settle(self._sorted(files, PAIRS))
