@@ -344,6 +344,27 @@ def test_a_build_killed_anywhere_goes_on_where_it_was(tmp_path, has_records):
     assert max(skips) >= 60
 
 
+@pytest.mark.parametrize("job", ["job", "another job"])
+def test_a_build_killed_while_it_clears_up_is_done(tmp_path, job, monkeypatch):
+    rule = relation(design("4"), 3, None)
+
+    def killed(*_, **__):
+        raise KilledError
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KilledError):
+        built(tmp_path / "out", [1, 2, 3], rule)
+    monkeypatch.undo()
+    (tmp_path / "out" / "building" / "band0-0000").touch()
+    plan = Plan(None, Holding(64, False), lambda _: rule, job)
+    if job == "job":
+        assert build(tmp_path / "out", Listed([1, 2, 3]), plan, SMALL, nothing).fingerprints == 3
+    else:
+        with pytest.raises(TableMismatch, match="holds a set of tables already"):
+            build(tmp_path / "out", Listed([1, 2, 3]), plan, SMALL, nothing)
+    assert list(verify(tmp_path / "out")) == []
+
+
 def test_a_build_goes_on_only_for_the_same_job(tmp_path):
     rule = relation(design("4"), 3, None)
 

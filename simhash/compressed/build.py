@@ -20,7 +20,7 @@ import numpy as np
 from simhash.compressed import keys as arrays
 from simhash.compressed import manifest as manifests
 from simhash.compressed.blocks import gap_counts
-from simhash.compressed.ingest import Holding, Ingest, Source
+from simhash.compressed.ingest import STATE, Holding, Ingest, Source, job_of
 from simhash.compressed.keys import Keys
 from simhash.compressed.manifest import DIGESTS_FILE, RECORDS_FILE, FileEntry, Manifest, Part, identity, parts
 from simhash.compressed.records import BLOCK_RECORDS, DIGEST_BITS, RecordFile, write_records
@@ -79,6 +79,10 @@ def build(out: Path, source: Source, plan: Plan, effort: Effort, on_progress: Pr
         OSError: what is needed cannot be written.
     """
     if (out / manifests.NAME).exists():
+        was_this = job_of(out / WORK) == plan.job
+        _clear(out / WORK)  # all that a build which was killed at its very end has left to do
+        if was_this:
+            return manifests.read(out)
         raise TableMismatch(f"{out} holds a set of tables already: build into another directory")
     if out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir():
         raise TableMismatch(f"{out} is not empty: build into a directory of its own")
@@ -219,5 +223,13 @@ class _Build:
             tuple(files),
         )
         manifests.write(self._out, made)
-        shutil.rmtree(self._out / WORK)
+        _clear(self._out / WORK)
         return made
+
+
+def _clear(directory: Path) -> None:
+    """Remove what a build that is done has worked with; what says which build it was, at last."""
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.name != STATE:
+            path.unlink()
+    shutil.rmtree(directory, ignore_errors=True)

@@ -84,6 +84,14 @@ class State(msgspec.Struct):
     complete: bool
 
 
+def job_of(directory: Path) -> str | None:
+    """The job that a working directory was made for; None: there is none."""
+    try:
+        return msgspec.json.decode((directory / STATE).read_bytes(), type=State).job
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 @dataclass
 class Ingest:
     """The chunks of one build, in its working directory.
