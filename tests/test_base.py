@@ -2,18 +2,19 @@
 
 import json
 import os
+import signal
 from random import Random
 
 import pytest
 
-from simhash.compressed import Batch, Effort, Holding, Plan, build
+from simhash.compressed import Batch, Effort, Holding, Plan, TableSet, build
 from simhash.compressed.reading import verifier_bytes
 from simhash.errors import IndexMismatch, IndexUnreachable, TableMismatch
-from simhash.index import Duplicate, Partition, Position, Record, Relation, Unique
+from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.pages import crowd
-from tests.stream import Stream, json_page, texts
+from tests.stream import Stream, json_page, texts, until, working
 from worker import base as bases
 from worker.base import TableBase
 
@@ -248,6 +249,70 @@ def test_a_worker_names_pages_of_its_base(kafka_server, redis_server, name, tmp_
     unique = {v["url"] for v in first.verdicts() if v["verdict"] == "unique"}
     assert all(v["match"]["url"] in unique for v in again)
     assert DEFAULT.name in again[0]["profile"]
+
+
+def pointed(link, directory):
+    """Let a name point at another directory from one moment to the next."""
+    aside = link.with_name("aside")
+    aside.symlink_to(directory)
+    aside.replace(link)
+
+
+def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server, redis_server, name, tmp_path):
+    """Two moves, a worker killed in the middle of a batch beside the second tables, another one in its place."""
+    link, old, new = tmp_path / "base", texts(150, Random(12)), texts(270, Random(13))
+    settings = {"base": str(link), "session_timeout": "6s"}
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4, settings=settings)
+    stream.create()
+    alone = Stream(f"{name}-alone", kafka_server.bootstrap_servers, redis_server.url)
+    archives, known = [], []
+    for count in (50, 100, 150):
+        pages = tmp_path / f"{count}.jsonl"
+        pages.write_bytes(b"".join(json_page(n, text)[1] + b"\n" for n, text in enumerate(old[:count])))
+        verdicts, tables = tmp_path / f"verdicts-{count}.jsonl", tmp_path / f"archive-{count}"
+        for command in (("file", pages, "--out"), ("tables", "build", verdicts, "--design", "6", "--out")):
+            out = verdicts if command[0] == "file" else tables
+            done = alone.command(*map(str, (*command, out, "-q")))
+            assert done.returncode == 0, done.stderr
+        archives.append(tables)
+        found = [json.loads(line) for line in verdicts.read_bytes().splitlines()]
+        known.append({v["url"] for v in found if v["verdict"] == "unique"})
+    pointed(link, archives[0])
+    workers = [stream.worker(), stream.worker(stop_at="judged:3")]
+    with working(*workers):
+        for part, archive in enumerate([*archives[1:], archives[-1]]):
+            # A third are pages of what will be the base by then, a third are new, a third are new and soon in a base.
+            some = [old[50 * part + n] if n % 3 == 0 else new[90 * part + n] for n in range(50)] + old[50 * part :][:40]
+            stream.send([json_page(1000 * (part + 1) + n, text) for n, text in enumerate(some)])
+            stream.wait_for(90 * part + 30)
+            pointed(link, archive)
+            if part == 1:
+                assert workers[1].wait()[0] == -signal.SIGKILL
+                workers.append(stream.worker())
+        stream.wait_for(270)
+        moved = TableSet(archives[-1]).generation
+        until(lambda: stream.command("index", "base").stdout.strip() == moved, "the last move")
+        stream.send([json_page(9000 + n, text) for n, text in enumerate(old[100:140])])
+        stream.wait_for(310)
+        assert [workers[n].stop()[0] for n in (0, 2)] == [0, 0]
+    assert stream.answers() == dict.fromkeys(stream.answers(), 1)
+    assert len(stream.answers()) == 310
+    verdicts = stream.verdicts()
+    unique = {v["url"] for v in verdicts if v["verdict"] == "unique"}
+    assert {v["match"]["url"] for v in verdicts if v["match"]} <= unique | known[-1]
+    last = [v for v in verdicts if int(v["id"]) >= 9000]
+    assert {v["match"] and v["match"]["url"] in known[-1] for v in last} == {True}, "judged beside the last tables"
+    assert_no_two_match([v for v in verdicts if v["verdict"] == "unique"])
+
+
+def assert_no_two_match(verdicts):
+    """Of the pages that were called unique since the base."""
+    rule = Relation(design("6"), DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
+    pages = [
+        Entry(bytes(16), None, int(v["fingerprint"], 16), int(v["verifier"], 16), v["digest"], v["url"])
+        for v in verdicts
+    ]
+    assert not [(a.url, b.url) for n, a in enumerate(pages) for b in pages[:n] if rule.matches(a, b)]
 
 
 def with_worker(stream, count):
