@@ -93,14 +93,19 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # Nobody reads standard output any more: end as SIGPIPE would, with nothing left to be flushed into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_standard_output()  # nobody reads it any more: end as SIGPIPE would
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _give_up_standard_output()
             error = InputError(f"cannot write: {error.strerror}")
         report(error)
         sys.exit(exit_code_of(error))
+
+
+def _give_up_standard_output() -> None:
+    """Let what is left to be flushed into it go nowhere: that would fail again at the end, with exit code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fill_closed_streams() -> None:
