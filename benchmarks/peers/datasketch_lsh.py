@@ -21,7 +21,7 @@ THRESHOLD = 0.8
 def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dict[str, object]:
     """Load all but the last batches * batch URLs in a session, time the rest."""
     server = redis.Redis(host, port)
-    empty = server.info("memory")["used_memory"]
+    empty = used_bytes(server)
     storage = {"type": "redis", "basename": b"peer", "redis": {"host": host, "port": port}}
     index = datasketch.MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, storage_config=storage)
     random = numpy.random.default_rng(1)
@@ -31,7 +31,7 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
         for url in loaded:
             session.insert(url, minhash(random), check_duplication=False)
     load_seconds = time.perf_counter() - started
-    used = server.info("memory")["used_memory"] - empty
+    used = used_bytes(server) - empty
     settle(server)
     rates, latencies = [], []
     server_before = main_thread_seconds(server)
@@ -54,6 +54,12 @@ def main(host: str, port: int, urls: list[str], batches: int, batch: int) -> dic
         "server_us": 1e6 * (main_thread_seconds(server) - server_before) / (batches * batch),
         "bands": [index.b, index.r],
     }
+
+
+def used_bytes(server: redis.Redis) -> int:
+    """The server's bytes, without the buffers of its connections."""
+    memory: Any = server.info("memory")
+    return int(memory["used_memory"] - memory["mem_clients_normal"])
 
 
 def settle(server: redis.Redis) -> None:

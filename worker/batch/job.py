@@ -49,6 +49,7 @@ PAIR_RANGE = 1 << 16
 FEWEST, MOST, MOST_PAIRS = 16, 1 << 12, 1 << 24
 """Pairs that are listed of an undecided group, at first and at most, and of all of them at a time."""
 TASKS_A_CORE = 4
+LAST_WRITE_SECONDS = 20.0
 
 Relate = Callable[[int], Relation]
 """The relation for so many entries in a table."""
@@ -107,7 +108,16 @@ def scratch_in(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _remove(scratch)
+
+
+def _remove(directory: Path) -> None:
+    """Remove it although tasks that were cancelled may write into it a moment longer."""
+    end = time.monotonic() + LAST_WRITE_SECONDS
+    shutil.rmtree(directory, ignore_errors=True)
+    while directory.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass
