@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import redis
 
 from benchmarks import peers
 from benchmarks.meter import Stopwatch, percentile
+from benchmarks.replay import RecordingConnection, replayed, replayed_singly
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import URL_BYTES, entries, made_up_url
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition, Relation
-from simhash.index.calls import Script
 from simhash.index.opening import open_index
 from simhash.index.redis import RedisIndex
 from simhash.tables import design
@@ -33,7 +33,6 @@ from worker.stores import configured_profile, connected_index
 NAME = "index"
 BATCH = 100
 REACH, VERIFIER_REACH = 6, 14
-EMPTY_SCRIPT = "return 0"
 LONG_CALL_MICROSECONDS = 10_000
 AOF_REWRITE_PERCENTAGE = 100
 """Redis' default."""
@@ -64,19 +63,6 @@ class Sizes:
 
 
 QUICK = Sizes(stored=(2_000,), runs=3, calls=3, singles=100)
-
-
-class RecordingConnection(redis.Connection):
-    """A connection that remembers the script calls that went through it while there is a list for them."""
-
-    sent: ClassVar[list[tuple[Any, ...]] | None] = None
-
-    def send_command(self, *args: Any, **kwargs: Any) -> None:
-        """As the driver's."""
-        if self.sent is not None and args[0] == "EVALSHA":
-            self.sent.append(args)
-        driver: Any = super()
-        driver.send_command(*args, **kwargs)
 
 
 @dataclass
@@ -205,7 +191,7 @@ def _batches(bench: Bench) -> tuple[float, float]:
         rates.append(pages / watch.wall)
         client_us.append(1e6 * watch.cpu / pages)
         server_us.append(1e6 * (_server_seconds(bench.client) - before) / pages)
-        limits.append(pages / _replayed(bench.client))
+        limits.append(pages / replayed(bench.client))
     return _report_batches(bench, rates, limits, server_us, client_us)
 
 
@@ -247,35 +233,6 @@ def _server_seconds(client: redis.Redis) -> float:
     return float(spent["used_cpu_user_main_thread"]) + float(spent["used_cpu_sys_main_thread"])
 
 
-def _replayed(client: redis.Redis) -> float:
-    """Seconds that the recorded calls take with a script that does nothing, the next under way as in ours."""
-    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
-    script = Script(client, EMPTY_SCRIPT)
-    script.load()
-    watch = Stopwatch()
-    with script.line() as line:
-        for number, (_, _, _, key, *arguments) in enumerate(calls):
-            line.send(key, arguments)
-            if number:
-                line.receive()
-        line.receive()
-    return watch.wall
-
-
-def _replayed_singly(client: redis.Redis) -> list[float]:
-    """Seconds of each recorded call with a script that does nothing: what Redis, the driver and the machine take."""
-    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
-    script, seconds = Script(client, EMPTY_SCRIPT), []
-    script.load()
-    for _, _, _, key, *arguments in calls:
-        one = time.perf_counter()
-        with script.line() as line:
-            line.send(key, arguments)
-            line.receive()
-        seconds.append(time.perf_counter() - one)
-    return seconds
-
-
 def _singles(bench: Bench) -> float:
     """Pages a second one by one, and how long one takes, beside the limit; the median rate."""
     rates, seconds, limits = [], [], []
@@ -287,7 +244,7 @@ def _singles(bench: Bench) -> float:
             bench.judge([page])
             seconds.append(time.perf_counter() - one)
         rates.append(bench.sizes.singles / watch.wall)
-        limits += _replayed_singly(bench.client)
+        limits += replayed_singly(bench.client)
     report, at = bench.report, f"{bench.label}, {bench.index.documents():,} stored"
     rate = report.figure(NAME, f"check and insert, one by one ({at})", "pages/s", rates)
     slowest = 0.0

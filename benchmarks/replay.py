@@ -1,0 +1,55 @@
+"""The limit of an index on Redis: the calls that it made, made again with a script that does nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import redis
+
+from benchmarks.meter import Stopwatch
+from simhash.index.calls import Script
+
+EMPTY_SCRIPT = "return 0"
+
+
+class RecordingConnection(redis.Connection):
+    """A connection that remembers the script calls that went through it while there is a list for them."""
+
+    sent: ClassVar[list[tuple[Any, ...]] | None] = None
+
+    def send_command(self, *args: Any, **kwargs: Any) -> None:
+        """As the driver's."""
+        if self.sent is not None and args[0] == "EVALSHA":
+            self.sent.append(args)
+        driver: Any = super()
+        driver.send_command(*args, **kwargs)
+
+
+def replayed(client: redis.Redis) -> float:
+    """Seconds that the recorded calls take with a script that does nothing, the next under way as in ours."""
+    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
+    script = Script(client, EMPTY_SCRIPT)
+    script.load()
+    watch = Stopwatch()
+    with script.line() as line:
+        for number, (_, _, _, key, *arguments) in enumerate(calls):
+            line.send(key, arguments)
+            if number:
+                line.receive()
+        line.receive()
+    return watch.wall
+
+
+def replayed_singly(client: redis.Redis) -> list[float]:
+    """Seconds of each recorded call with a script that does nothing: what Redis, the driver and the machine take."""
+    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
+    script, seconds = Script(client, EMPTY_SCRIPT), []
+    script.load()
+    for _, _, _, key, *arguments in calls:
+        one = time.perf_counter()
+        with script.line() as line:
+            line.send(key, arguments)
+            line.receive()
+        seconds.append(time.perf_counter() - one)
+    return seconds
