@@ -26,15 +26,15 @@ from typing import NamedTuple
 
 from pebble import ProcessExpired, ProcessPool
 
-from worker.heap import give_large_blocks_back, give_memory_back
+from worker.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judge import Prepared, Recipe, Rejected, prepare
 from worker.records import RawRecord
 
 CHUNK_PAGES = 16
 CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
-TRIMMED_BYTES = 1 << 18
-"""After a chunk of so many bytes the child gives back what is free: a small page of many elements takes a lot."""
+KEPT_BYTES = 32 << 20
+"""A child that has so many bytes more than at rest gives back what is free: small pages of many elements take a lot."""
 _NO_OBJECT = "PyObject pointer is null"
 """How parsers in Rust (PyO3) panic where Python had no memory for an object."""
 WARM_UP = "<p>" + "One page to load by what the others are read: 一頁で足りる, enough for dictionaries. " * 8
@@ -54,16 +54,27 @@ Outcome = Prepared | Rejected
 Prepare = Callable[[RawRecord, Recipe], Outcome]
 
 
-_given: list[Recipe] = []
-"""The recipe of this child: it may hold long word lists, so it comes once and not with every chunk."""
+class _Given(NamedTuple):
+    """What a child is given, and the bytes that it has at rest."""
+
+    recipe: Recipe
+    resting: int
+
+
+_given: list[_Given] = []
+"""This child's. A recipe may hold long word lists, so it comes once and not with every chunk."""
 
 
 def _prepare_chunk(records: Sequence[RawRecord], prepare: Prepare) -> list[Outcome]:
-    try:
-        return [_prepare_one(record, _given[0], prepare) for record in records]
-    finally:
-        if sum(len(record.value or b"") for record in records) > TRIMMED_BYTES:
-            give_memory_back()
+    recipe, resting = _given[0]
+    outcomes: list[Outcome] | None = None
+    with suppress(MemoryError):  # raised anew, for the frames of this one hold all that the page has built
+        outcomes = [_prepare_one(record, recipe, prepare) for record in records]
+    if resident() > resting + KEPT_BYTES:
+        give_memory_back()
+    if outcomes is None:
+        raise MemoryError
+    return outcomes
 
 
 def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome:
@@ -81,13 +92,13 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
 
 def _start_child(recipe: Recipe, memory: int) -> None:
     """Leave Ctrl-C to the parent, and never outlive it; load all that pages need, and limit what they may take."""
-    _given[:] = [recipe]
     give_large_blocks_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     recipe.profile.signature_of_html(WARM_UP, b"")
+    _given[:] = [_Given(recipe, resident())]
     _limit_memory(memory)
 
 
