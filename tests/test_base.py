@@ -277,6 +277,7 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
         archives.append(tables)
         found = [json.loads(line) for line in verdicts.read_bytes().splitlines()]
         known.append({v["url"] for v in found if v["verdict"] == "unique"})
+    moved = TableSet(archives[-1]).generation
     pointed(link, archives[0])
     workers = [stream.worker(), stream.worker(stop_at="judged:3")]
     with working(*workers):
@@ -288,10 +289,10 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
             pointed(link, archive)
             if part == 1:
                 assert workers[1].wait()[0] == -signal.SIGKILL
+                # Who starts beside tables to which nobody has moved yet is refused; the other worker moves.
+                until(lambda: stream.command("index", "base").stdout.strip() == moved, "the last move")
                 workers.append(stream.worker())
         stream.wait_for(270)
-        moved = TableSet(archives[-1]).generation
-        until(lambda: stream.command("index", "base").stdout.strip() == moved, "the last move")
         stream.send([json_page(9000 + n, text) for n, text in enumerate(old[100:140])])
         stream.wait_for(310)
         assert [workers[n].stop()[0] for n in (0, 2)] == [0, 0]
