@@ -129,6 +129,10 @@ class IndexMigrated(IndexMismatch):
     """The index has another generation than when it was opened; opened again, it can be used."""
 
 
+class BaseDiffers(IndexMismatch):
+    """The index is judged beside another base than the caller's: its workers have yet to move, or have moved."""
+
+
 class StaleObservation(IndexFault):
     """A page below the committed mark: its verdict is out, it is not judged again.
 

@@ -258,26 +258,33 @@ def pointed(link, directory):
     aside.replace(link)
 
 
+def archived(stream, tmp_path, old):
+    """Tables of pages, made as an operator makes them."""
+    pages, verdicts, tables = (tmp_path / f"{len(old)}{end}" for end in (".jsonl", "-verdicts.jsonl", "-tables"))
+    pages.write_bytes(b"".join(json_page(n, text)[1] + b"\n" for n, text in enumerate(old)))
+    plain = Stream(f"{stream.name}-plain", stream.bootstrap_servers, stream.redis_url)
+    for command in (
+        ("file", pages, "--out", verdicts),
+        ("tables", "build", verdicts, "--design", "6", "--out", tables),
+    ):
+        done = plain.command(*map(str, (*command, "-q")))
+        assert done.returncode == 0, done.stderr
+    return tables
+
+
+def until_moved(stream, tables):
+    """Wait until the index is judged beside these."""
+    generation = TableSet(tables).generation
+    until(lambda: stream.command("index", "base").stdout.strip() == generation, f"a move to {tables}")
+
+
 def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server, redis_server, name, tmp_path):
     """Two moves, a worker killed in the middle of a batch beside the second tables, another one in its place."""
     link, old, new = tmp_path / "base", texts(150, Random(12)), texts(270, Random(13))
     settings = {"base": str(link), "session_timeout": "6s"}
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4, settings=settings)
     stream.create()
-    alone = Stream(f"{name}-alone", kafka_server.bootstrap_servers, redis_server.url)
-    archives, known = [], []
-    for count in (50, 100, 150):
-        pages = tmp_path / f"{count}.jsonl"
-        pages.write_bytes(b"".join(json_page(n, text)[1] + b"\n" for n, text in enumerate(old[:count])))
-        verdicts, tables = tmp_path / f"verdicts-{count}.jsonl", tmp_path / f"archive-{count}"
-        for command in (("file", pages, "--out"), ("tables", "build", verdicts, "--design", "6", "--out")):
-            out = verdicts if command[0] == "file" else tables
-            done = alone.command(*map(str, (*command, out, "-q")))
-            assert done.returncode == 0, done.stderr
-        archives.append(tables)
-        found = [json.loads(line) for line in verdicts.read_bytes().splitlines()]
-        known.append({v["url"] for v in found if v["verdict"] == "unique"})
-    moved = TableSet(archives[-1]).generation
+    archives = [archived(stream, tmp_path, old[:count]) for count in (50, 100, 150)]
     pointed(link, archives[0])
     workers = [stream.worker(), stream.worker(stop_at="judged:3")]
     with working(*workers):
@@ -289,10 +296,9 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
             pointed(link, archive)
             if part == 1:
                 assert workers[1].wait()[0] == -signal.SIGKILL
-                # Who starts beside tables to which nobody has moved yet is refused; the other worker moves.
-                until(lambda: stream.command("index", "base").stdout.strip() == moved, "the last move")
-                workers.append(stream.worker())
+                workers.append(stream.worker())  # it may see the last tables before the other worker moves to them
         stream.wait_for(270)
+        until_moved(stream, archives[-1])
         stream.send([json_page(9000 + n, text) for n, text in enumerate(old[100:140])])
         stream.wait_for(310)
         assert [workers[n].stop()[0] for n in (0, 2)] == [0, 0]
@@ -300,10 +306,40 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
     assert len(stream.answers()) == 310
     verdicts = stream.verdicts()
     unique = {v["url"] for v in verdicts if v["verdict"] == "unique"}
-    assert {v["match"]["url"] for v in verdicts if v["match"]} <= unique | known[-1]
+    known = {record.url for _, record in TableSet(archives[-1]).scan()}
+    assert {v["match"]["url"] for v in verdicts if v["match"]} <= unique | known
     last = [v for v in verdicts if int(v["id"]) >= 9000]
-    assert {v["match"] and v["match"]["url"] in known[-1] for v in last} == {True}, "judged beside the last tables"
+    assert {v["match"] and v["match"]["url"] in known for v in last} == {True}, "judged beside the last tables"
     assert_no_two_match([v for v in verdicts if v["verdict"] == "unique"])
+
+
+def test_a_worker_that_starts_beside_newer_tables_waits_for_the_others(kafka_server, redis_server, name, tmp_path):
+    """The others have nothing to judge: they move none the less."""
+    link, found = tmp_path / "base", texts(120, Random(14))
+    settings = {"base": str(link), "session_timeout": "6s"}
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2, settings=settings)
+    stream.create()
+    first, second = (archived(stream, tmp_path, found[:count]) for count in (40, 80))
+    pointed(link, first)
+    there = stream.worker()
+    with working(there):
+        stream.send([json_page(1000 + n, text) for n, text in enumerate(found[80:100])])
+        stream.wait_for(20)
+        there.process.send_signal(signal.SIGSTOP)
+        pointed(link, second)
+        starting, ended = stream.worker(), stream.worker()
+        with working(starting, ended):
+            for worker in (starting, ended):
+                assert next(line for line in worker.process.stderr if "waiting 60 s" in line)
+            assert ended.stop()[0] == 0
+            there.process.send_signal(signal.SIGCONT)
+            until_moved(stream, second)
+            stream.send([json_page(2000 + n, text) for n, text in enumerate(found[40:80] + found[100:])])
+            stream.wait_for(80)
+            assert [worker.stop()[0] for worker in (there, starting)] == [0, 0]
+    assert stream.answers() == dict.fromkeys(stream.answers(), 1)
+    verdicts = [v["verdict"] for v in stream.verdicts() if int(v["id"]) in range(2000, 2040)]
+    assert verdicts == 40 * ["duplicate"], "judged beside the second tables"
 
 
 def assert_no_two_match(verdicts):

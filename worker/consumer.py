@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
-from simhash.errors import IndexMigrated
+from simhash.errors import BaseDiffers, IndexMigrated
 from simhash.profiles import Profile
 from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.judge import Recipe
@@ -25,6 +26,10 @@ from worker.status import Status, watch
 from worker.stores import configured_profile, connected_index
 
 log = logging.getLogger(__name__)
+
+MOVE_SECONDS = 60.0
+"""How long one that starts waits for running workers to move to the base that it sees."""
+MOVE_PAUSE_SECONDS = 2.0
 
 
 def run_consumer(
@@ -39,29 +44,43 @@ def run_consumer(
         WorkerError, IndexFault: something that an operator must mend.
     """
     with stop_on_signals() as stopping:
-        profile = configured_profile(settings)
-        index = connected_index(settings, profile)
-        largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
-        slot = Slot(settings)
-        fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
-        watch(status, settings.stuck_after)
-        parts = Parts(
-            settings=settings,
-            profile=profile,
-            index=index,
-            fingerprinters=fingerprinters,
-            open_session=lambda: Session(settings, slot.name),
-            metrics=Metrics(registry),
-            status=status,
-            on_step=on_step,
-        )
-        log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.name)
         try:
-            _run(parts, stopping)
-        finally:
-            fingerprinters.close()
-            slot.release()
+            _consume(settings, registry, status, on_step, stopping)
+        except BaseDiffers:
+            if not stopping.is_set():
+                raise
         log.info("stopped: all that was judged is committed")
+
+
+def _consume(
+    settings: Settings,
+    registry: CollectorRegistry,
+    status: Status,
+    on_step: Callable[[str], None],
+    stopping: threading.Event,
+) -> None:
+    profile = configured_profile(settings)
+    index = connected_index(settings, profile, patience=_Waiting(status, stopping))
+    largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
+    slot = Slot(settings)
+    fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
+    watch(status, settings.stuck_after)
+    parts = Parts(
+        settings=settings,
+        profile=profile,
+        index=index,
+        fingerprinters=fingerprinters,
+        open_session=lambda: Session(settings, slot.name),
+        metrics=Metrics(registry),
+        status=status,
+        on_step=on_step,
+    )
+    log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.name)
+    try:
+        _run(parts, stopping)
+    finally:
+        fingerprinters.close()
+        slot.release()
 
 
 def _run(parts: Parts, stopping: threading.Event) -> None:
@@ -71,7 +90,28 @@ def _run(parts: Parts, stopping: threading.Event) -> None:
             return Pipeline(parts, stopping).run()
         except IndexMigrated as error:
             log.warning("%s: opening it again", error)
-            parts = replace(parts, index=connected_index(parts.settings, parts.profile))
+            waiting = _Waiting(parts.status, stopping)
+            parts = replace(parts, index=connected_index(parts.settings, parts.profile, patience=waiting))
+
+
+class _Waiting:
+    """For who starts beside newer tables than the index's workers use: they need a moment to move to them.
+
+    Outside the group: meanwhile the partitions are theirs.
+    """
+
+    def __init__(self, status: Status, stopping: threading.Event) -> None:
+        self._status = status
+        self._stopping = stopping
+        self._end: float | None = None
+
+    def __call__(self, error: BaseDiffers) -> bool:
+        """Wait a little; False: it was long enough."""
+        if self._end is None:
+            self._end = time.monotonic() + MOVE_SECONDS
+            log.warning("waiting %.0f s for the index's workers to move on: %s", MOVE_SECONDS, error)
+        self._status.progress()
+        return not self._stopping.wait(MOVE_PAUSE_SECONDS) and time.monotonic() < self._end
 
 
 def check(settings: Settings) -> None:
@@ -80,7 +120,8 @@ def check(settings: Settings) -> None:
     Raises:
         WorkerError, IndexFault: what is wrong.
     """
-    connected_index(settings, configured_profile(settings))
+    with suppress(BaseDiffers):  # the consumers wait
+        connected_index(settings, configured_profile(settings))
     largest_messages(settings)
 
 

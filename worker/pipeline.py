@@ -372,6 +372,7 @@ class Pipeline:
         self._parts.metrics.lag(lags)
         self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
+            self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)
         except IndexUnreachable:

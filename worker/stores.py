@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,7 +12,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from simhash.errors import DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
+from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
 from simhash.index.cluster import (
@@ -148,18 +149,28 @@ def _host_and_port(place: str) -> tuple[str, int]:
     return host, int(port)
 
 
-@overload
-def connected_index(settings: Settings, profile: Profile, client: redis.Redis) -> RedisIndex: ...
+Patience = Callable[[BaseDiffers], bool]
+"""Asked when the index is judged beside another base than ours: whether to look again (it takes its time to say so)."""
 
 
 @overload
 def connected_index(
-    settings: Settings, profile: Profile, client: redis.Redis | None = None
+    settings: Settings, profile: Profile, client: redis.Redis, *, patience: Patience = ...
+) -> RedisIndex: ...
+
+
+@overload
+def connected_index(
+    settings: Settings, profile: Profile, client: redis.Redis | None = None, *, patience: Patience = ...
 ) -> RedisIndex | ClusterIndex: ...
 
 
 def connected_index(
-    settings: Settings, profile: Profile, client: redis.Redis | None = None
+    settings: Settings,
+    profile: Profile,
+    client: redis.Redis | None = None,
+    *,
+    patience: Patience = lambda _: False,
 ) -> RedisIndex | ClusterIndex:
     """Open, or create, the configured index: on one primary, or on a Redis Cluster if the URL names one.
 
@@ -168,7 +179,7 @@ def connected_index(
     """
     index = _opened(settings, profile, client)
     if settings.base is not None:
-        index.judge_beside(_base(settings.base, index))
+        _judge_beside(settings.base, index, patience)
     elif generation := index.base():
         raise IndexMismatch(f"index {settings.index_name} is judged beside base {generation}: name it by `base`")
     return index
@@ -185,6 +196,15 @@ def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) ->
     for advice in encoding_advice(client):
         log.warning("Redis: %s", advice)
     return index
+
+
+def _judge_beside(place: Path, index: RedisIndex | ClusterIndex, patience: Patience) -> None:
+    while True:
+        try:
+            return index.judge_beside(_base(place, index))
+        except BaseDiffers as error:
+            if not patience(error):
+                raise
 
 
 def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:

@@ -4,6 +4,7 @@ A page that matches the base is a duplicate of the oldest page there that it mat
 same base, or one would call unique what another calls a duplicate. So the index's meta names the base's generation, and
 the script refuses a call made beside another one. A new base is moved to by one compare-and-set: whoever asked the one
 before and sees the new one first. The others are refused, look again, and follow once the new one lies before them too.
+Who begins cannot tell a newer base from a wrong one: it waits until somebody moves who asked the one before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
-from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.errors import BaseDiffers, IndexUnreachable
 from simhash.index.interface import Duplicate, Entry, Unique
 
 FIELD = "base"
@@ -60,11 +61,11 @@ class Beside:
         """Take an index that has no base yet for this one.
 
         Raises:
-            IndexMismatch: it is judged beside another.
+            BaseDiffers: it is judged beside another.
         """
         stored = self._moved(NONE, self._base.generation)
         if stored != self._base.generation:
-            raise IndexMismatch(
+            raise BaseDiffers(
                 f"the index is judged beside base {stored}; {self._base.place} holds {self._base.generation}. If that "
                 f"is meant, stop all workers and announce it: simhash-dedup index base {self._base.place}"
             )

@@ -258,6 +258,12 @@ class Index(Protocol):
     def journalled(self, position: Position) -> bool:
         """Whether the journal holds a decision for what stands at this position."""
 
+    def look_at_base(self) -> None:
+        """Move to newer tables that lie in the base's place, if there is a base, as each call with pages does.
+
+        For a caller that has no pages: others may wait for somebody to move (see `simhash.index.base`).
+        """
+
     def documents(self) -> int:
         """How many representatives are stored."""
 

@@ -78,6 +78,9 @@ class MemoryIndex:
         """See `Index.journalled`."""
         return position.offset in self._journal.get(position.partition, {})
 
+    def look_at_base(self) -> None:
+        """See `Index.look_at_base`: this backend takes no base."""
+
     def documents(self) -> int:
         """See `Index.documents`."""
         return len(self._log)

@@ -125,11 +125,18 @@ class RedisIndex:
         """Ask a base before the index, from now on; an index that has none yet takes it.
 
         Raises:
-            IndexMismatch: the index is judged beside another.
+            BaseDiffers: the index is judged beside another.
         """
         with translated():
-            self._beside = Beside(self._client, self._layout.meta, base)
-            self._beside.begin()
+            beside = Beside(self._client, self._layout.meta, base)
+            beside.begin()
+        self._beside = beside
+
+    def look_at_base(self) -> None:
+        """See `Index.look_at_base`."""
+        if self._beside is not None:
+            with translated():
+                self._beside.current()
 
     def base(self) -> str:
         """The generation of the base that the index is judged beside; "": none."""

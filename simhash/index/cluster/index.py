@@ -134,11 +134,18 @@ class ClusterIndex:
         """Ask a base before the index, from now on; an index that has none yet takes it.
 
         Raises:
-            IndexMismatch: the index is judged beside another.
+            BaseDiffers: the index is judged beside another.
         """
         with translated_on_cluster():
-            self._beside = Beside(self._nodes.client, self._claims.meta, base)
-            self._beside.begin()
+            beside = Beside(self._nodes.client, self._claims.meta, base)
+            beside.begin()
+        self._beside = beside
+
+    def look_at_base(self) -> None:
+        """See `Index.look_at_base`."""
+        if self._beside is not None:
+            with translated_on_cluster():
+                self._beside.current()
 
     def base(self) -> str:
         """The generation of the base that the index is judged beside; "": none."""
