@@ -6,17 +6,23 @@ import signal
 from random import Random
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from simhash.compressed import Batch, Effort, Holding, Plan, TableSet, build
 from simhash.compressed.reading import verifier_bytes
-from simhash.errors import IndexMismatch, IndexUnreachable, TableMismatch
+from simhash.errors import BaseDiffers, IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.pages import crowd
 from tests.stream import Stream, json_page, texts, until, working
 from worker import base as bases
+from worker import consumer
 from worker.base import TableBase
+from worker.consumer import run_consumer
+from worker.settings import load
+from worker.status import Status
+from worker.stores import connected_index
 
 PROFILE = {"name": "made-up", "version": 1}
 RULE = Relation(design("4"), 6, 14, bands=2)
@@ -340,6 +346,19 @@ def test_a_worker_that_starts_beside_newer_tables_waits_for_the_others(kafka_ser
     assert stream.answers() == dict.fromkeys(stream.answers(), 1)
     verdicts = [v["verdict"] for v in stream.verdicts() if int(v["id"]) in range(2000, 2040)]
     assert verdicts == 40 * ["duplicate"], "judged beside the second tables"
+
+
+def test_a_worker_that_starts_beside_other_tables_is_refused_when_nobody_moves(
+    redis_server, name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(consumer, "MOVE_SECONDS", 0.1)
+    monkeypatch.setattr(consumer, "MOVE_PAUSE_SECONDS", 0.01)
+    common = {"redis_url": redis_server.url, "index_name": name, "metrics_address": ""}
+    index = connected_index(load(common), DEFAULT)
+    tables = built(tmp_path / "set", [], index.spec.relation, DEFAULT.recipe())
+    index.announce_base("others")
+    with pytest.raises(BaseDiffers, match=r"beside base others; .*announce it: simhash-dedup index base"):
+        run_consumer(load({**common, "base": str(tables)}), CollectorRegistry(), Status())
 
 
 def assert_no_two_match(verdicts):
