@@ -153,33 +153,45 @@ class PairHashes:
 
     def rest(self) -> NDArray[np.uint64]:
         """The features of the last tokens; nothing is added after."""
-        return self._features(self._waiting, _END) if len(self._waiting.hashes) else self._waiting.hashes
+        return self._features(self._waiting, END) if len(self._waiting.hashes) else self._waiting.hashes
 
     def _features(self, tokens: Tokens, following: Tokens) -> NDArray[np.uint64]:
-        """One feature for each token, without those that only end a pair."""
-        features = tokens.hashes * MULTIPLIERS[0]
-        here = tokens.unspaced
-        if here.any():
-            paired = np.empty_like(here)  # with the next one
-            np.logical_and(here[:-1], here[1:], out=paired[:-1])
-            paired[-1] = here[-1] and following.unspaced[0]
-            seconds = tokens.hashes[1:] * MULTIPLIERS[1]
-            seconds *= paired[:-1]
-            features[:-1] += seconds
-            if paired[-1]:
-                features[-1:] += following.hashes[:1] * MULTIPLIERS[1]
-            # What follows a pair's first begins a pair itself, or is in that one already.
-            kept = np.empty_like(here)
-            kept[0] = paired[0] or not (self._led and here[0])
-            np.greater_equal(paired[1:], paired[:-1], out=kept[1:])
-            features = features[kept]
-        self._led = bool(here[-1])
-        return mix64(features)
+        features = mix64(pair_sums(tokens, following, self._led))
+        self._led = bool(tokens.unspaced[-1])
+        return features
 
 
 _NO_TOKENS = Tokens(np.empty(0, dtype=np.uint64), np.empty(0, dtype=bool))
-_END = Tokens(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=bool))
+END = Tokens(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=bool))
 """A token of a spaced script: it makes no pair with the one before."""
+
+
+def pair_sums(tokens: Tokens, following: Tokens = END, led: bool = False) -> NDArray[np.uint64]:
+    """One feature for each token, without those that only end a pair; before `mix64`.
+
+    Args:
+        tokens: one and more.
+        following: what comes after them; its first token counts.
+        led: whether the token before them is of an unspaced script.
+    """
+    features: NDArray[np.uint64] = tokens.hashes * MULTIPLIERS[0]
+    here = tokens.unspaced
+    if not here.any():
+        return features
+    paired = np.empty_like(here)  # with the next one
+    np.logical_and(here[:-1], here[1:], out=paired[:-1])
+    paired[-1] = here[-1] and following.unspaced[0]
+    seconds = tokens.hashes[1:] * MULTIPLIERS[1]
+    seconds *= paired[:-1]
+    features[:-1] += seconds
+    if paired[-1]:
+        features[-1:] += following.hashes[:1] * MULTIPLIERS[1]
+    # What follows a pair's first begins a pair itself, or is in that one already.
+    kept = np.empty_like(here)
+    kept[0] = paired[0] or not (led and here[0])
+    np.greater_equal(paired[1:], paired[:-1], out=kept[1:])
+    begun: NDArray[np.uint64] = features[kept]
+    return begun
 
 
 @dataclass(frozen=True, slots=True)

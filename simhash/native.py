@@ -4,32 +4,28 @@ The extension `simhash._native` (Rust, `native/`) does in one pass what `profile
 recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.compressed`. It is
 optional: where it was not built, or was built for another version, NumPy does the work.
 
-What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and the folded forms of
-Python's own `unicodedata` for characters that fold the same wherever they stand. A text with any other character (a
-combining mark, say) is normalised by Python and then handed over.
+What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms of
+characters that fold the same wherever they stand. A text with any other character (a combining mark, say) is normalised
+by Python and then handed over.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple, Protocol
 
 from simhash import segment
 from simhash.features import normalised_parts
+from simhash.folding import KNOWN, contextual, form_of, known_points
 
 INTERFACE = 3
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
 _SPACE = 128
-_KNOWN = 0x40000
-"""Characters from here on are not folded natively; pages have none."""
-_SECOND_JAMO = frozenset((*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)))
-_SURROGATES = range(0xD800, 0xE000)
 
 _Answer = tuple[int | None, bytes | None, str | None, int]
 
@@ -181,40 +177,12 @@ def _characters() -> object:
     """The tables of characters: 0.2 s once a process, 2 MB."""
     extension = _load()
     assert not isinstance(extension, str)
-    changed = [(i, form) for i in _points() if (form := _form(i)) != chr(i)]
-    return extension.Characters(_kinds_and_spaces(), _KNOWN, changed, contextual())
+    changed = [(i, form) for i in known_points() if (form := form_of(i)) != chr(i)]
+    return extension.Characters(_kinds_and_spaces(), KNOWN, changed, list(contextual()))
 
 
 def _kinds_and_spaces() -> bytes:
     table = segment.kinds_table().copy()
-    spaces = re.findall(r"\s", "".join(map(chr, range(_KNOWN))))
+    spaces = re.findall(r"\s", "".join(map(chr, range(KNOWN))))
     table[[*map(ord, spaces)]] |= _SPACE
     return table.tobytes()
-
-
-def _points() -> Iterator[int]:
-    return (i for i in range(_KNOWN) if i not in _SURROGATES)
-
-
-def _form(code_point: int) -> str:
-    return unicodedata.normalize("NFKC", chr(code_point)).casefold()
-
-
-def contextual() -> list[int]:
-    """Code points whose NFKC depends on what stands before them.
-
-    NFKC reorders combining characters and composes a character with the one before; a text in which no character's
-    decomposition begins with one that takes part in this is normalised character by character (Unicode Standard Annex
-    15, section 9, on boundaries). What composes backward is the second of any two-character canonical decomposition
-    (more than enough: some never compose again) or a vowel or final consonant of Hangul.
-    """
-    backward = set(_SECOND_JAMO)
-    for code_point in _points():
-        parts = unicodedata.decomposition(chr(code_point)).split()
-        if len(parts) == 2 and not parts[0].startswith("<"):
-            backward.add(int(parts[1], 16))
-    return [i for i in _points() if _looks_back(unicodedata.normalize("NFKD", chr(i))[0], backward)]
-
-
-def _looks_back(first: str, backward: set[int]) -> bool:
-    return bool(unicodedata.combining(first)) or ord(first) in backward

@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from simhash import native
+from simhash import native, one_pass
 from simhash.errors import ProfileError
 from simhash.features import (
     FOLDED,
@@ -151,6 +151,12 @@ class Profile:
 
     def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
         """The same without the native kernel."""
+        if self._kernel_recipe and (read := one_pass.read(self._kernel_recipe, text)):
+            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
+        return self._signature_by_parts(text, raw)
+
+    def _signature_by_parts(self, text: str, raw: bytes) -> Signature:
+        """The same of any recipe, and of a text of any length."""
         reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
         for part in normalised_parts(text):
             reading.add(part)

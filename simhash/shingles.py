@@ -28,6 +28,7 @@ TOKEN_HASH = named("xxh3_64")
 _SINGLE = HAN | KANA | HANGUL
 _RUN = LETTER | UNSPACED
 _BMP = 0x10000
+_ASCII = 0x80
 _UNSPACED = HAN | KANA | HANGUL | UNSPACED
 MULTIPLIERS = np.array(
     [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F5, 0x06C45D188009454F, 0xF88BB8A8724C81ED, 0x1B39896A51A8749B],
@@ -75,10 +76,13 @@ def gram_hashes(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     >>> [hex(g) for g in gram_hashes(np.array([1, 2, 3], dtype=np.uint64), 2).tolist()]
     ['0xc4e432f6777e9d5a', '0x1be0d642b0063c52']
     """
-    n = min(n, len(tokens))
-    if n == 0:
-        return tokens
-    return mix64(np.correlate(tokens, MULTIPLIERS[:n]))
+    return mix64(gram_sums(tokens, n)) if len(tokens) else tokens
+
+
+def gram_sums(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    """The same before `mix64`; of one token and more."""
+    sums: NDArray[np.uint64] = np.correlate(tokens, MULTIPLIERS[: min(n, len(tokens))])
+    return sums
 
 
 def distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -103,24 +107,32 @@ class Tokens:
 def tokens_of(piece: Piece) -> Tokens:
     """Hash the tokens of a piece. The first character of a token decides for its script."""
     if piece.text.isascii():
-        return _spaced(piece.text.encode().translate(_ascii_runs()))
-    kinds, code_points, present = piece.kinds, piece.code_points, piece.present
-    running = (kinds & _RUN) != 0
+        return tokens_of_runs(piece.text.encode().translate(ascii_runs()))
+    return tokens_of_characters(piece.code_points, piece.kinds, piece.present)
+
+
+def tokens_of_characters(code_points: NDArray[np.uint32], kinds: NDArray[np.uint8], present: int) -> Tokens:
+    """The same of characters with their kinds, shapes (n,); `present` are these kinds or-ed together."""
     if not present & _UNSPACED:
-        return _spaced(_utf8_where(running, code_points))
+        return tokens_of_runs(_utf8_where((kinds & _RUN) != 0, code_points))
     begins = (kinds & _SINGLE) != 0
-    if present & _RUN:
-        begins[0] |= running[0]
-        begins[1:] |= running[1:] > running[:-1]
+    if not present & _RUN:
+        starts = begins.nonzero()[0]
+        return Tokens(
+            _hashes_of_singles(code_points.take(starts), kinds.take(starts)), np.ones(len(starts), dtype=bool)
+        )
+    running = (kinds & _RUN) != 0
+    begins[0] |= running[0]
+    begins[1:] |= running[1:] > running[:-1]
     starts = begins.nonzero()[0]
     first = kinds.take(starts)
     hashes = _hashes_of_singles(code_points.take(starts), first)
-    if present & _RUN:
-        hashes[running.take(starts)] = _hashes_of_runs(_utf8_where(running, code_points))
+    hashes[running.take(starts)] = _hashes_of_runs(_utf8_where(running, code_points))
     return Tokens(hashes, (first & _UNSPACED) != 0)
 
 
-def _spaced(runs: bytes) -> Tokens:
+def tokens_of_runs(runs: bytes) -> Tokens:
+    """Tokens of scripts with spaces between words: UTF-8 with white space between them."""
     hashes = _hashes_of_runs(runs)
     return Tokens(hashes, np.zeros(len(hashes), dtype=bool))
 
@@ -133,11 +145,14 @@ def _hashes_of_runs(runs: bytes) -> NDArray[np.uint64]:
 
 def _utf8_where(kept: NDArray[np.bool_], code_points: NDArray[np.uint32]) -> bytes:
     """The characters that are kept, a space for every other one."""
-    return (code_points * kept).tobytes().decode("utf-32-le").encode().replace(b"\0", b" ")
+    characters = code_points * kept
+    if characters.max(initial=0) < _ASCII:
+        return characters.astype(np.uint8).tobytes().replace(b"\0", b" ")
+    return characters.tobytes().decode("utf-32-le").encode().replace(b"\0", b" ")
 
 
 @cache
-def _ascii_runs() -> bytes:
+def ascii_runs() -> bytes:
     """For `bytes.translate`: letters and digits as they are, a space for every other byte."""
     kinds = kinds_table()[:256]
     return bytes(code if code < 128 and kinds[code] & _RUN else ord(" ") for code in range(256))

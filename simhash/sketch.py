@@ -45,8 +45,8 @@ _ATTEMPTS = 1024
 """Bins that an empty bin asks before it gives up and counts as 0: with 5 of 128 filled, once in 10**17."""
 _FEW = 6
 """So few empty bins are asked for one by one: NumPy's calls would take longer."""
-_FIRST_ATTEMPTS = 32
-"""Nearly always one of these lends; the others are looked at only then."""
+_STAGES = (8, 64)
+"""Nearly always one of the first 8 lends; the others are looked at only then, from 64 on only for next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +109,16 @@ class MinHashSketch:
 
 def _densified(minima: NDArray[np.uint64], empty: NDArray[np.intp]) -> NDArray[np.uint64]:
     """Every empty bin with the minimum that it borrows."""
-    out, donors = minima.copy(), _donors(len(minima))
+    out = minima.copy()
     if len(empty) <= _FEW:
         first = _first_donors(len(minima))
         lent = [_lent(minima, first[bin_]) for bin_ in empty.tolist()]
         out[empty] = lent
         empty = empty if _EMPTY in lent else empty[:0]
-    for attempts in (slice(0, _FIRST_ATTEMPTS), slice(_FIRST_ATTEMPTS, None)):
+    for asked_in_turn in _stages(len(minima)):
         if not len(empty):
             return out
-        asked = minima[donors[empty, attempts]]
+        asked = minima.take(asked_in_turn.take(empty, axis=0))
         out[empty] = asked[np.arange(len(empty)), (asked != EMPTY).argmax(axis=1)]
         empty = empty[out[empty] == EMPTY]
     out[empty] = 0
@@ -133,8 +133,14 @@ def _lent(minima: NDArray[np.uint64], donors: list[int]) -> int:
 @cache
 def _first_donors(bins: int) -> list[list[int]]:
     """The first of the bins that each bin asks, in plain integers."""
-    donors: list[list[int]] = _donors(bins)[:, :_FIRST_ATTEMPTS].tolist()
+    donors: list[list[int]] = _stages(bins)[0].tolist()
     return donors
+
+
+@cache
+def _stages(bins: int) -> list[NDArray[np.intp]]:
+    """The bins that each bin asks, stage by stage."""
+    return [part.copy() for part in np.split(_donors(bins), _STAGES, axis=1)]
 
 
 @cache
@@ -144,7 +150,6 @@ def _kept_bits(bins: int) -> NDArray[np.uint64]:
     return np.uint64(1) << positions
 
 
-@cache
 def _donors(bins: int) -> NDArray[np.intp]:
     """The bins that each bin asks in turn, shape (bins, _ATTEMPTS); 1 MB for 128."""
     bin_numbers: NDArray[np.uint64] = np.arange(bins, dtype=np.uint64)

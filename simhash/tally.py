@@ -57,7 +57,7 @@ class HashCounts:
         if self._waiting:
             rows = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
             self._waiting, self._rows = [], 0
-            fresh = _counts(rows)
+            fresh = counts_of(rows)
             if self._kept:
                 self._merge(fresh)
             else:
@@ -92,7 +92,8 @@ def _in_ranges(counted: Counted) -> list[Counted]:
     return [(hashes[a:b].copy(), counts[a:b].copy()) for a, b in pairwise(places)]
 
 
-def _counts(hashes: NDArray[np.uint64]) -> Counted:
+def counts_of(hashes: NDArray[np.uint64]) -> Counted:
+    """Count hashes of shape (n,) or (n, words), n being 1 at least."""
     if hashes.ndim > 1:
         unique, counts = np.unique(hashes, return_counts=True, axis=0)
         return unique, counts
