@@ -1,8 +1,10 @@
 """Text and HTML to fingerprint, in English and Chinese, against other packages and against limits.
 
-All in one process each and by processor time, so that others on the machine weigh little. Texts are the main texts of
-the sample's pages as the shipped profile extracts them; a peer, having no extractor, is given them ready, and its
-HTML rate is that of this extractor and its own fingerprint one after the other.
+All in one process each, by processor time, and in turns: in every round each package and each path of this project
+goes once over all the texts, and a ratio is the median of the rounds' ratios. So a machine that is slow for a while is
+slow for both sides. Texts are the main texts of the sample's pages as the shipped profile extracts them; a peer, having
+no extractor, is given them ready, and its HTML rate is that of this extractor and its own fingerprint one after the
+other.
 
 Limits are what no fingerprint can be faster than: hashing the same words with the same hash, natively, and nothing
 else; cutting the same text into words; extracting the same pages.
@@ -14,7 +16,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from operator import methodcaller
 from pathlib import Path
@@ -42,17 +45,21 @@ EXPECTED_OF_NUMPY = {"1e0ng": 5.0}
 MOST_ACCUMULATED = 1.3
 """Hashing and adding up should take at most so many times as long as hashing alone."""
 WORD = re.compile(r"\w+")
-NATIVE_ROUNDS = 500
+KERNEL_PASSES = 10
+"""In a round: one pass over a hundred texts takes the kernel a few milliseconds."""
+NATIVE_PASSES = 500
 """A page's words are hashed in microseconds."""
-NATIVE_RUNS = 15
+HTML, EXTRACTION = "HTML to fingerprint", "extraction alone"
+Pass = Callable[[], float]
+"""Goes over all texts, and says how many it did in a second of processor time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many pages of a language, and how many times over."""
+    """How many pages of a language, and how many rounds."""
 
     pages: int = 100
-    runs: int = 5
+    runs: int = 15
 
 
 QUICK = Sizes(pages=15, runs=2)
@@ -69,20 +76,35 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Bench:
-    """One language's pages, what they are signed by, and where the figures go."""
+    """One language's pages, what they are signed by, and where the figures go.
+
+    Attributes:
+        rates: of each pass that was timed, texts a second in each round.
+    """
 
     report: Report
     corpus: Corpus
     profile: Profile
     runs: int
+    rates: dict[str, list[float]] = field(default_factory=dict)
 
-    def rate(self, name: str, work: Callable[[Any], object], items: Sequence[Any], rounds: int = 1) -> float:
-        """Items a second of processor time, the median of the runs; each item `rounds` times over in every run."""
-        return self.figure(name, _rates(work, items, self.runs, rounds))
+    def in_turns(self, passes: Mapping[str, Pass]) -> None:
+        """Time each of these once a round; one that fails is left out from then on."""
+        left = dict(passes)
+        for _ in range(self.runs):
+            for name, timed in list(left.items()):
+                try:
+                    self.rates.setdefault(name, []).append(timed())
+                except peers.PeerError as error:
+                    self.report.progress(f"{name} ({self.corpus.language}) failed: {error}")
+                    del left[name], self.rates[name]
+        for name in left:
+            label, language = f"{name} ({self.corpus.language})", self.rates[name]
+            self.report.figure(NAME, label, "pages/s", language, "by processor time, in turns")
 
-    def figure(self, name: str, rates: Sequence[float]) -> float:
-        """A figure of pages/s."""
-        return self.report.figure(NAME, f"{name} ({self.corpus.language})", "pages/s", rates, "by processor time")
+    def times(self, ours: str, theirs: str) -> float:
+        """How many times as fast one is as the other: the median of the rounds."""
+        return median(a / b for a, b in zip(self.rates[ours], self.rates[theirs], strict=True))
 
     def ratio(self, name: str, value: float, unit: str, bound: str = ">=", expected: float | None = None) -> None:
         """A ratio."""
@@ -100,14 +122,21 @@ def run(report: Report, sizes: Sizes, sample: Path) -> None:
     """Measure this project, its limits and the peers on the same texts."""
     profile = configured_profile(load({}))
     corpora = [_corpus(language, profile, sizes, sample) for language in LANGUAGES]
-    options: dict[str, object] = {"texts": {c.language: c.texts for c in corpora}, "runs": sizes.runs}
+    options: dict[str, object] = {"texts": {c.language: c.texts for c in corpora}}
     report.heading(f"texts: to a fingerprint of profile {profile.name}/{profile.version}, by {native.describe()}")
-    found = peers.run("text_rates", options, report.progress)
-    for corpus in corpora:
-        letters = mean(map(len, corpus.texts))
-        report.heading(f"texts, {corpus.language}: {len(corpus.texts)} pages of {letters:,.0f} characters on average")
-        bench = Bench(report, corpus, profile, sizes.runs)
-        _language(bench, {name: rates[corpus.language] for name, rates in found.items()})
+    with peers.asking("text_rates", options, report.progress) as (packages, ask):
+        for corpus in corpora:
+            letters = mean(map(len, corpus.texts))
+            report.heading(f"texts, {corpus.language}: {len(corpus.texts)} pages of {letters:,.0f} characters each")
+            theirs = {name: partial(_asked, ask, name, corpus.language) for name in packages["packages"]}
+            _language(Bench(report, corpus, profile, sizes.runs), theirs)
+
+
+def _asked(ask: peers.Ask, package: str, language: str) -> float:
+    answer = ask({"package": package, "language": language})
+    if "error" in answer:
+        raise peers.PeerError(answer["error"])
+    return float(answer["rate"])
 
 
 def _corpus(language: str, profile: Profile, sizes: Sizes, sample: Path) -> Corpus:
@@ -119,73 +148,76 @@ def _corpus(language: str, profile: Profile, sizes: Sizes, sample: Path) -> Corp
     return Corpus(language, *zip(*kept, strict=True))
 
 
-def _language(bench: Bench, found: Mapping[str, Any]) -> None:
-    corpus, profile = bench.corpus, bench.profile
-    ours = {"NumPy": bench.rate("text to fingerprint, NumPy", _by_numpy(profile), corpus.texts)}
+def _language(bench: Bench, theirs: Mapping[str, Pass]) -> None:
+    profile, texts, pages = bench.profile, bench.corpus.texts, bench.corpus.pages
+    ours = {"NumPy": _pass(lambda text: profile.signature_in_numpy(text, b""), texts)}
     if native.absence() is None:
-        ours["kernel"] = bench.rate("text to fingerprint, kernel", lambda t: profile.signature(t, b""), corpus.texts)
-    html = bench.rate("HTML to fingerprint", lambda p: profile.signature_of_html(p, b""), corpus.pages)
-    extraction = bench.rate("extraction alone", lambda p: extract_text(p, profile.extractor), corpus.pages)
-    bench.ratio("HTML to fingerprint, share of extraction alone", html / extraction, "%")
-    for name, rates in found.items():
-        if isinstance(rates, str):
-            bench.report.progress(f"{name} ({corpus.language}) failed: {rates}")
-            continue
-        _against(bench, name, bench.figure(f"{name}, text to fingerprint", rates), ours, html, extraction)
-    _hashing(bench, ours)
-    if corpus.language == "zh":
+        ours["kernel"] = _pass(lambda text: profile.signature(text, b""), texts, KERNEL_PASSES)
+    html = {
+        HTML: _pass(lambda page: profile.signature_of_html(page, b""), pages),
+        EXTRACTION: _pass(lambda page: extract_text(page, profile.extractor), pages),
+    }
+    bench.in_turns({**ours, **html, **theirs})
+    bench.ratio(f"{HTML}, share of {EXTRACTION}", bench.times(HTML, EXTRACTION), "%")
+    for name in theirs:
+        if name in bench.rates:
+            _against(bench, name, list(ours))
+    _hashing(bench)
+    if bench.corpus.language == "zh":
         _segmentation(bench)
 
 
-def _against(bench: Bench, name: str, theirs: float, ours: Mapping[str, float], html: float, extraction: float) -> None:
+def _against(bench: Bench, name: str, ours: Sequence[str]) -> None:
     expected = {"kernel": EXPECTED.get(name), "NumPy": EXPECTED_OF_NUMPY.get(name)}
-    for path, rate in ours.items():
-        bench.ratio(f"text against {name}, {path}", rate / theirs, "x", ">=", expected[path])
-    bench.ratio(f"HTML against {name} behind the same extraction", html * (1 / extraction + 1 / theirs), "x")
+    for path in ours:
+        bench.ratio(f"text against {name}, {path}", bench.times(path, name), "x", ">=", expected[path])
+    behind = bench.times(HTML, EXTRACTION) + bench.times(HTML, name)
+    bench.ratio(f"HTML against {name} behind the same extraction", behind, "x")
 
 
-def _hashing(bench: Bench, ours: Mapping[str, float]) -> None:
+def _hashing(bench: Bench) -> None:
     """Hashing alone, natively; hashing and adding up; and a hash function for each bit, in Python both."""
     words = bench.words
-    if "kernel" in ours:
+    if "kernel" in bench.rates:
         kept = [import_module("simhash._native").Words(page) for page in words]
-        works = (methodcaller("hashed"), methodcaller("simhash"))
-        # In turns, run by run: a pace of the machine that changes meanwhile weighs on both alike.
-        runs = [[_rates(work, kept, 1, NATIVE_ROUNDS)[0] for work in works] for _ in range(NATIVE_RUNS)]
-        hashed = bench.figure("hashing alone: its words by xxh3, natively", [alone for alone, _ in runs])
-        bench.figure("hashing and adding up, natively", [both for _, both in runs])
-        ratio = median(alone / both for alone, both in runs)
-        bench.ratio("hashing and adding up, times hashing alone", ratio, "x", "<=", MOST_ACCUMULATED)
-        bench.ratio("text to two fingerprints, times hashing alone", hashed / ours["kernel"], "x")
+        alone, both = "hashing alone: its words by xxh3, natively", "hashing and adding up, natively"
+        named = {alone: methodcaller("hashed"), both: methodcaller("simhash")}
+        bench.in_turns({name: _pass(work, kept, NATIVE_PASSES) for name, work in named.items()})
+        accumulating = "hashing and adding up, times hashing alone"
+        bench.ratio(accumulating, bench.times(alone, both), "x", "<=", MOST_ACCUMULATED)
+        bench.ratio("text to two fingerprints, times hashing alone", bench.times(alone, "kernel"), "x")
     bags: list[Mapping[str, float]] = [dict(Counter(page)) for page in words]
-    one = bench.rate("a bag of words by one hash of 64 bits", fingerprint, bags)
-    each = bench.rate("a bag of words by 64 hashes of one bit", fingerprint_with_a_hash_per_bit, bags)
-    bench.ratio("one hash of 64 bits against 64 of one bit", one / each, "x")
+    one, each = "a bag of words by one hash of 64 bits", "a bag of words by 64 hashes of one bit"
+    bench.in_turns({one: _pass(fingerprint, bags), each: _pass(fingerprint_with_a_hash_per_bit, bags)})
+    bench.ratio("one hash of 64 bits against 64 of one bit", bench.times(one, each), "x")
 
 
 def _segmentation(bench: Bench) -> None:
     """Profile `segmented` against cutting alone, which bounds it."""
     texts = bench.corpus.texts
     normalised = [normalise(text) for text in texts]
-    signing = bench.rate("text to fingerprint, profile segmented", lambda t: SEGMENTED.signature(t, b""), texts)
-    cutting = bench.rate(f"segmentation alone: {segmenter()}", han_words, normalised)
-    bench.ratio("profile segmented, share of segmentation alone", signing / cutting, "%")
-    slow = bench.rate("segmentation alone: jieba", jieba_cut, normalised)
-    bench.ratio(f"segmentation by {segmenter()} against jieba", cutting / slow, "x")
+    signing, cutting = "text to fingerprint, profile segmented", f"segmentation alone: {segmenter()}"
+    slowly = "segmentation alone: jieba"
+    bench.in_turns(
+        {
+            signing: _pass(lambda text: SEGMENTED.signature(text, b""), texts),
+            cutting: _pass(han_words, normalised),
+            slowly: _pass(jieba_cut, normalised),
+        }
+    )
+    bench.ratio("profile segmented, share of segmentation alone", bench.times(signing, cutting), "%")
+    bench.ratio(f"segmentation by {segmenter()} against jieba", bench.times(cutting, slowly), "x")
 
 
-def _rates(work: Callable[[Any], object], items: Sequence[Any], runs: int, rounds: int) -> list[float]:
-    """Items a second of processor time, in each run; dictionaries are loaded before."""
+def _pass(work: Callable[[Any], object], items: Sequence[Any], passes: int = 1) -> Pass:
+    """So many passes over the items, one item after the other; dictionaries are loaded before."""
     work(items[0])
-    rates = []
-    for _ in range(runs):
+
+    def timed() -> float:
         began = time.process_time()
-        for item in items:
-            for _ in range(rounds):
+        for _ in range(passes):
+            for item in items:
                 work(item)
-        rates.append(rounds * len(items) / (time.process_time() - began))
-    return rates
+        return passes * len(items) / (time.process_time() - began)
 
-
-def _by_numpy(profile: Profile) -> Callable[[str], object]:
-    return lambda text: profile.signature_in_numpy(text, b"")
+    return timed

@@ -1,8 +1,8 @@
 """Other packages, measured by scripts of this folder in a virtual environment of their own.
 
 Their own, because one of them imports as `simhash` too. It is made on demand below `.cache`, and again when
-requirements.txt changes. A script reads its options as one JSON object from standard input and prints one; it
-imports nothing of this project.
+requirements.txt changes. A script reads its options as one JSON object from standard input and prints one, or goes on
+to answer each further line with one (`asking`); it imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+Ask = Callable[[dict[str, object]], dict[str, Any]]
+"""Puts a question to a running script and waits for its answer; raises PeerError where it ended instead."""
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements.txt"
@@ -35,6 +40,40 @@ def run(script: str, options: dict[str, object], progress: Callable[[str], None]
     done = _run([str(python), "-I", str(HERE / f"{script}.py")], json.dumps(options))
     found: dict[str, Any] = json.loads(done.splitlines()[-1])
     return found
+
+
+@contextmanager
+def asking(
+    script: str, options: dict[str, object], progress: Callable[[str], None]
+) -> Iterator[tuple[dict[str, Any], Ask]]:
+    """Start `benchmarks/peers/<script>.py`, which answers questions, one JSON object a line each, until the end.
+
+    Yields its answer to the options, and what asks it.
+
+    Raises:
+        PeerError: the environment cannot be made, or the script failed.
+    """
+    command = [str(environment(progress)), "-I", str(HERE / f"{script}.py")]
+    with TemporaryFile("w+") as said, _started(command, said) as peer:
+        assert peer.stdin
+        assert peer.stdout
+        questions, answers = peer.stdin, peer.stdout
+
+        def ask(question: dict[str, object]) -> dict[str, Any]:
+            with suppress(BrokenPipeError):  # what it said on its way out is told below
+                print(json.dumps(question), file=questions, flush=True)
+            if answer := answers.readline():
+                found: dict[str, Any] = json.loads(answer)
+                return found
+            said.seek(0)
+            raise PeerError(f"`{' '.join(command)}` ended:\n{said.read()[-2000:]}")
+
+        yield ask(options), ask
+
+
+def _started(command: list[str], said: IO[str]) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True)
 
 
 def environment(progress: Callable[[str], None]) -> Path:

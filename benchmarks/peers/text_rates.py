@@ -1,8 +1,9 @@
-"""Text to fingerprint with other packages: texts a second, each timed on its own.
+"""Text to fingerprint with other packages, a pass over all texts at a time, so that they can be timed in turns.
 
-Options: texts (language -> list), runs. Prints for each package and language its rates, or the error that ended it.
-Texts of spaced scripts are given to a package that wants features as words, those of unspaced ones as character
-bigrams; a package that has a way of its own to cut a text keeps it.
+Options: texts (language -> list); answered by the packages' names. Each question names a package and a language, and
+is answered by the texts a second of one pass, by processor time, or by the error that ended it. Texts of spaced scripts
+are given to a package that wants features as words, those of unspaced ones as character bigrams; a package that has a
+way of its own to cut a text keeps it.
 """
 
 import json
@@ -11,37 +12,45 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 PERMUTATIONS = 128
 WORD = re.compile(r"\w+")
 Fingerprint = Callable[[str], object]
 
 
-def main(texts: dict[str, list[str]], runs: int) -> dict[str, Any]:
-    """Time every package on every language."""
-    found: dict[str, Any] = {}
-    for name, make in PACKAGES.items():
-        for language, some in texts.items():
-            try:
-                found.setdefault(name, {})[language] = _rates(make(language != "en"), some, runs)
-            except Exception as error:
-                found.setdefault(name, {})[language] = f"{type(error).__name__}: {error}"
-    return found
+def main() -> None:
+    """Answer until standard input ends."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # for whatever a package prints
+    lines = map(json.loads, sys.stdin)
+    texts: dict[str, list[str]] = next(lines)["texts"]
+    print(json.dumps({"packages": list(PACKAGES)}), file=answers, flush=True)
+    for question in lines:
+        answer = _answer(question["package"], question["language"], texts)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def _rates(fingerprint: Fingerprint, texts: list[str], runs: int) -> list[float]:
-    fingerprint(texts[0])  # dictionaries are loaded at the first call
-    rates = []
-    for _ in range(runs):
-        began = time.process_time()
-        for text in texts:
-            fingerprint(text)
-        rates.append(len(texts) / (time.process_time() - began))
-    return rates
+def _answer(package: str, language: str, texts: dict[str, list[str]]) -> dict[str, object]:
+    try:
+        return {"rate": _rate(_loaded(package, language != "en", texts[language][0]), texts[language])}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+@cache
+def _loaded(package: str, unspaced: bool, first: str) -> Fingerprint:
+    fingerprint = PACKAGES[package](unspaced)
+    fingerprint(first)  # dictionaries are loaded at the first call
+    return fingerprint
+
+
+def _rate(fingerprint: Fingerprint, texts: list[str]) -> float:
+    began = time.process_time()
+    for text in texts:
+        fingerprint(text)
+    return len(texts) / (time.process_time() - began)
 
 
 def features(text: str, unspaced: bool) -> list[str]:
@@ -150,4 +159,4 @@ PACKAGES: dict[str, Callable[[bool], Fingerprint]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(main(**json.load(sys.stdin))))
+    main()
