@@ -208,9 +208,13 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(files: Path) ->
     ("line", "message"),
     [
         ({"a": "original"}, "line 1: .*missing required field"),
-        ({"a": "x", "b": "y", "jaccard": 0.9}, "no pair has both its pages"),
+        ({"a": "x", "b": "y", "jaccard": 0.9}, "none of 1 pairs has both its pages among those given"),
         ({"a": "original", "b": "copy", "jaccard": 7}, "line 1: Expected `float` <= 1"),
-        ("", "no pair has both its pages"),
+        ({"a": "original", "b": "copy", "jaccard": "high"}, r"line 1: Expected `float`, got `str` - at `\$.jaccard`"),
+        ({"a": "original", "b": "copy", "jaccard": None}, "line 1: Expected `float`, got `null`"),
+        ('{"a": "original", "b": "copy", "jaccard": NaN}', "line 1: JSON is malformed"),
+        ({"a": "copy", "b": "copy", "jaccard": 1.0}, "line 1: a page is paired with itself: copy"),
+        ("", "pairs.jsonl.gz: there is no pair in it"),
         ("not JSON", "line 1"),
     ],
 )
@@ -220,6 +224,62 @@ def test_pairs_that_cannot_be_read_are_named(files: Path, line: object, message:
     assert isinstance(error, InputError)
     with pytest.raises(InputError, match=message):
         raise error
+
+
+def test_a_pair_with_two_similarities_is_refused_and_one_said_twice_counts_once(files: Path) -> None:
+    again = {"a": "changed", "b": "original", "jaccard": 0.95}  # the other way round
+    for extra, message in ((again, None), (again | {"jaccard": 0.4}, "line 6: changed and original have jaccard 0.4")):
+        lines = "".join(json.dumps(each) + "\n" for each in [*PAIRS, extra])
+        (files / "pairs.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+        if message is None:
+            assert rows(files)[0]["pairs_080"] == 3
+        else:
+            error = run(files).exception
+            assert isinstance(error, InputError)
+            assert f"{message}, but jaccard 0.95 further above" in str(error)
+
+
+LABEL = {"a": "changed", "b": "original", "label": "different"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "labels.jsonl: there is no label in it"),
+        ([LABEL | {"a": "elsewhere"}], "labels.jsonl: none of 1 labels has both its pages among those given"),
+        ([LABEL | {"label": "same"}], "line 1: Invalid enum value 'same'"),
+        ([LABEL | {"a": "original"}], "line 1: a page is paired with itself: original"),
+        (
+            [LABEL, {"a": "original", "b": "changed", "label": "duplicate"}],
+            'line 2: original and changed have the label "duplicate", but the label "different" further above',
+        ),
+    ],
+)
+def test_labels_that_say_nothing_or_contradict_themselves_are_named(
+    files: Path, lines: list[dict[str, str]], message: str
+) -> None:
+    labels = files / "labels.jsonl"
+    labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    error = run(files, "--labels", str(labels)).exception
+    assert isinstance(error, InputError)
+    assert message in str(error)
+
+
+def test_pairs_and_labels_of_other_pages_are_counted_and_left_out(files: Path) -> None:
+    labels = files / "labels.jsonl"
+    labels.write_text("".join(json.dumps(LABEL | {"b": name}) + "\n" for name in ("original", "nowhere", "gone")))
+    result = run(files, "--labels", str(labels), "--json", str(files / "out.json"))
+    assert "1 listed pairs are of other pages: left out" in result.output
+    assert "2 labels are of other pages: left out" in result.output
+    corpus = json.loads((files / "out.json").read_text())["corpus"]
+    assert {name: corpus[name] for name in corpus if name != "files"} == {
+        "pages": 5,
+        "pairs": 10,
+        "listed_pairs": 4,
+        "labelled_pairs": 1,
+        "pairs_of_other_pages": 1,
+        "labels_of_other_pages": 2,
+    }
 
 
 def test_two_pages_of_one_id_are_refused(files: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_label_overrides_the_jaccard_similarity() -> None:
 
 def test_a_pair_of_pages_that_are_not_in_the_set_is_left_out_and_counted() -> None:
     truth = make_truth(IDS, {("a", "z"): 0.9, ("b", "a"): 0.9}, {("y", "z"): True})
-    assert (truth.unknown, dict(truth.jaccard)) == (2, {(0, 1): 0.9})
+    assert (truth.unknown_pairs, truth.unknown_labels, dict(truth.jaccard)) == (1, 1, {(0, 1): 0.9})
 
 
 def test_the_reading_of_a_pair_that_is_not_known_is_negative() -> None:
@@ -269,7 +269,7 @@ def test_copies_count_as_if_every_pair_of_pages_were_looked_at(
     labels: dict[tuple[int, int], bool],
     rule: Rule,
 ) -> None:
-    truth = Truth(len(pages), listed, labels, 0)
+    truth = Truth(len(pages), listed, labels)
     known = truth.known([page.digest for page in pages])
     table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
     searched = search(table, [rule])

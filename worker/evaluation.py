@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -63,6 +63,7 @@ class _LabelLine(msgspec.Struct, frozen=True):
 
 
 _Line = TypeVar("_Line", _PageLine, _PairLine, _LabelLine)
+_Value = TypeVar("_Value", float, bool)
 
 
 @dataclass(frozen=True)
@@ -129,22 +130,47 @@ def _records(files: Sequence[Path], largest_page: int) -> Iterator[RawRecord]:
 
 
 def read_pairs(path: Path) -> dict[Pair, float]:
-    """Jaccard similarity of the listed pairs; InputError if the file is not of that form."""
-    return {(line.a, line.b): line.jaccard for line in _lines(path, _PairLine)}
+    """Jaccard similarity of the listed pairs.
+
+    Raises:
+        InputError: the file is not of that form, pairs a page with itself, or contradicts itself.
+    """
+    return _said(path, ((where, line, line.jaccard) for where, line in _lines(path, _PairLine)))
 
 
 def read_labels(path: Path) -> dict[Pair, bool]:
-    """True for pairs labelled duplicates, False for different ones; InputError if the file is not of that form."""
-    return {(line.a, line.b): line.label == "duplicate" for line in _lines(path, _LabelLine)}
+    """True for pairs labelled duplicates, False for different ones; InputError as above."""
+    return _said(path, ((where, line, line.label == "duplicate") for where, line in _lines(path, _LabelLine)))
 
 
-def _lines(path: Path, kind: type[_Line]) -> Iterator[_Line]:
+def _said(path: Path, lines: Iterable[tuple[str, _PairLine | _LabelLine, _Value]]) -> dict[Pair, _Value]:
+    """What is said of each pair; the same may be said twice, with the pages in either order."""
+    said: dict[Pair, _Value] = {}
+    for where, line, value in lines:
+        if line.a == line.b:
+            raise InputError(f"{path}: {where}: a page is paired with itself: {line.a}")
+        pair = (min(line.a, line.b), max(line.a, line.b))
+        before = said.setdefault(pair, value)
+        if before != value:
+            earlier, now = (_as_given(each) for each in (before, value))
+            raise InputError(f"{path}: {where}: {line.a} and {line.b} have {now}, but {earlier} further above")
+    return said
+
+
+def _as_given(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return f'the label "{"duplicate" if value else "different"}"'
+    return f"jaccard {value:g}"
+
+
+def _lines(path: Path, kind: type[_Line]) -> Iterator[tuple[str, _Line]]:
     decoder = msgspec.json.Decoder(kind)
     try:
         with io.FileIO(path) as file, compression.decompressed(file) as content:
             for number, line in enumerate(content, start=1):
                 if line.strip():
-                    yield _parsed(decoder, line, f"{path}: line {number}")
+                    where = f"line {number}"
+                    yield where, _parsed(decoder, line, f"{path}: {where}")
     except compression.ERRORS as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 

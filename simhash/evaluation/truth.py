@@ -77,13 +77,14 @@ class Truth:
     """Pairs by the numbers of their pages, first < second, with their Jaccard similarity; and labels.
 
     Attributes:
-        unknown: how many listed or labelled pairs name a page that is not in the set; they are left out.
+        unknown_pairs, unknown_labels: how many of them name a page that is not in the set; they are left out.
     """
 
     pages: int
     jaccard: Mapping[tuple[int, int], float]
     labels: Mapping[tuple[int, int], bool]
-    unknown: int
+    unknown_pairs: int = 0
+    unknown_labels: int = 0
 
     def known(self, digests: Sequence[str]) -> KnownPairs:
         """The pairs with their readings, for pages of these digests."""
@@ -116,8 +117,8 @@ def make_truth(ids: Sequence[str], pairs: Mapping[Pair, float], labels: Mapping[
     """
     number = {name: at for at, name in enumerate(ids)}
     labels = labels or {}
-    unknown = sum(a not in number or b not in number for given in (pairs, labels) for a, b in given)
-    return Truth(len(ids), dict(_numbered(pairs, number)), dict(_numbered(labels, number)), unknown)
+    unknown = [sum(a not in number or b not in number for a, b in given) for given in (pairs, labels)]
+    return Truth(len(ids), dict(_numbered(pairs, number)), dict(_numbered(labels, number)), *unknown)
 
 
 def _numbered(pairs: Mapping[Pair, _Value], number: Mapping[str, int]) -> Iterable[tuple[tuple[int, int], _Value]]:

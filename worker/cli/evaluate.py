@@ -132,9 +132,17 @@ def _order(
 ) -> Order:
     corpus = read_corpus(pages, settings.max_page_bytes)
     truth = make_truth(corpus.ids, read_pairs(pairs), read_labels(labels) if labels else None)
+    if labels and not truth.labels:
+        raise InputError(f"{labels}: {_none_known('label', truth.unknown_labels)}")
     if not truth.jaccard and not truth.labels:
-        raise InputError(f"{pairs}: no pair has both its pages among those given")
+        raise InputError(f"{pairs}: {_none_known('pair', truth.unknown_pairs)}")
     return Order(corpus, truth, ks, least_share)
+
+
+def _none_known(kind: str, unknown: int) -> str:
+    return (
+        f"none of {unknown:,} {kind}s has both its pages among those given" if unknown else f"there is no {kind} in it"
+    )
 
 
 def _check_extras(plots: Path | None, least_share: float | None) -> None:
@@ -202,15 +210,17 @@ def _described(order: Order) -> dict[str, object]:
         "pairs": count * (count - 1) // 2,
         "listed_pairs": len(order.truth.jaccard),
         "labelled_pairs": len(order.truth.labels),
-        "pairs_of_other_pages": order.truth.unknown,
+        "pairs_of_other_pages": order.truth.unknown_pairs,
+        "labels_of_other_pages": order.truth.unknown_labels,
     }
 
 
 def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
     count = len(order.corpus.ids)
     _say(f"{count:,} pages, {count * (count - 1) // 2:,} pairs, all compared", console)
-    if order.truth.unknown:
-        _say(f"{order.truth.unknown:,} listed pairs are of other pages: left out", console)
+    for unknown, kind in ((order.truth.unknown_pairs, "listed pairs"), (order.truth.unknown_labels, "labels")):
+        if unknown:
+            _say(f"{unknown:,} {kind} are of other pages: left out", console)
     for each in found:
         speed = each.speed
         console.rule(f"[bold]{each.profile.name}", align="left")
