@@ -9,6 +9,7 @@ from simhash.tables import Design
 
 PAGES = Partition("pages", 0)
 VERIFIER_BITS = 64
+FETCHED_AT = ("2026-01-01T00:00:00Z", None, "2026-01-01T00:00:00.123+02:00", "some day")
 
 
 def relation(design: Design, reach: int = 6, verifier_reach: int | None = 14, bands: int = 0) -> Relation:
@@ -21,6 +22,14 @@ def flipped(value: int, bits: int, count: int, random: Random) -> int:
     for bit in random.sample(range(bits), count):
         value ^= 1 << bit
     return value
+
+
+def address(number: int) -> str:
+    """A URL like no other's: of any length, with any beginning."""
+    random = Random(number)
+    start = random.choice(["http://", "https://", "http://www.", "https://www.", "ftp://", "", "\N{SNOWMAN}"])
+    name = "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789é漢-", k=random.choice([1, 4, 9, 30])))
+    return f"{start}{name}.example/{number}"
 
 
 def entry(
@@ -37,9 +46,9 @@ def entry(
         fingerprint=fingerprint,
         verifier=None if fingerprint is None else verifier,
         digest=digest or f"text:{number:016x}{0:016x}",
-        url=f"http://example.com/{number}",
+        url=address(number),
         id=None if number % 2 else f"id-{number}",
-        fetched_at="2026-01-01T00:00:00Z",
+        fetched_at=FETCHED_AT[number % len(FETCHED_AT)],
     )
 
 
@@ -49,7 +58,7 @@ def crowd(count: int, random: Random, bits: int = 64, first: int = 0, short_shar
     seeds: list[tuple[int, int]] = []
     for number in range(first, first + count):
         if random.random() < short_share:
-            entries.append(entry(number, None, digest=f"text:{random.randrange(8):032x}"))
+            entries.append(entry(number, None, digest=f"{random.choice(['text', 'raw'])}:{random.randrange(4):032x}"))
             continue
         if seeds and random.random() < 0.7:
             fingerprint, verifier = random.choice(seeds)
