@@ -107,18 +107,15 @@ def _table() -> NDArray[np.uint32]:
 
     The last entry is that of all others. All white space is a space. Takes 0.3 s.
     """
-    forms = {point: form for point, form in _forms_of_one() if len(form) == 1}
-    points, folded = np.array(list(forms)), np.array([*map(ord, forms.values())])
-    kinds = kinds_table()[folded].astype(_ENTRY)
-    space = np.array([form.isspace() for form in forms.values()])
     table = np.full(KNOWN + 1, _OTHER << 24, dtype=_ENTRY)
-    table[points] = np.where(space, _SPACE, folded).astype(_ENTRY) | kinds << np.uint32(24)
-    return table
-
-
-def _forms_of_one() -> Iterator[tuple[int, str]]:
     looking_back = set(contextual())
-    return ((point, form_of(point)) for point in known_points() if point not in looking_back)
+    for point in known_points():
+        form = form_of(point)
+        if len(form) == 1 and point not in looking_back:
+            table[point] = _SPACE if form.isspace() else ord(form)
+    alone = table < _OTHER << 24
+    table[alone] |= kinds_table()[table[alone]].astype(_ENTRY) << np.uint32(24)
+    return table
 
 
 def known_points() -> Iterator[int]:

@@ -174,6 +174,11 @@ class Profile:
         return self.signature(extract_text(html, self.extractor), raw)
 
     @property
+    def for_kernel(self) -> bool:
+        """Whether the native kernel, where it is in use, makes the signatures."""
+        return self._kernel_recipe is not None
+
+    @property
     def verifier_bits(self) -> int:
         """Width of the verifier proper."""
         return self.verifier.bins if isinstance(self.verifier, MinHashSketch) else SHINGLE_VERIFIER_BITS

@@ -5,6 +5,9 @@ one JSON object a line, plain, .gz or .zst; unknown fields are ignored:
 
     pairs   {"a": id, "b": id, "jaccard": 0.873}     every pair of Jaccard >= 0.5
     labels  {"a": id, "b": id, "label": "duplicate"} or "different"; overrides the Jaccard similarity
+
+A pair may stand there twice, either way round, if both say the same; pairs of pages that are not in the set are counted
+and left out.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ INK, QUIET, RULE = "#1f2933", "#7b8794", "#d9dfe5"
 BLUE, ORANGE = "#1f6fb4", "#d9622b"
 SERIES = (BLUE, ORANGE, "#3f8f5f", "#7a5ba6", "#946b2d")
 """Told apart by people with any colour vision, and each line is named where it ends."""
+DASHES = ("-", "--", ":")
+"""When the colours are used up they come again, dashed."""
 DPI = 110
 LANGUAGES_SHOWN = 14
 FLOOR = 0.5
@@ -182,13 +184,15 @@ def _write_share(axes: Axes, column: int, row: int, share: float, pairs: int) ->
 
 def side_by_side(found: Sequence[Assessment]) -> Figure:
     """Recall of every profile over Jaccard similarity; false pairs by the name at the line's end."""
-    figure, axes = _canvas("Recall by Jaccard similarity, as the index answers", 8.6, 4.6)
+    height = 4.6 + 0.5 * max(0, len(found) - len(SERIES))
+    figure, axes = _canvas("Recall by Jaccard similarity, as the index answers", 8.6, height)
     bands = found[0].shipped.answered[ALL].bands
     ends = []
-    for each, colour in zip(found, SERIES * len(found), strict=False):
+    for number, each in enumerate(found):
+        colour, dashes = SERIES[number % len(SERIES)], DASHES[number // len(SERIES) % len(DASHES)]
         figures = each.shipped.answered[ALL]
         values = [np.nan if band.recall is None else band.recall for band in figures.bands]
-        axes.plot(range(len(values)), values, color=colour, linewidth=2.2, marker="o", markersize=5)
+        axes.plot(range(len(values)), values, dashes, color=colour, linewidth=2.2, marker="o", markersize=5)
         ends.append((values[0], colour, f"{each.profile.name}\nfalse pairs: {figures.false_pairs:,}"))
     for height, (value, colour, name) in zip(_apart([end[0] for end in ends]), ends, strict=True):
         axes.annotate(

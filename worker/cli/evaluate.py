@@ -105,6 +105,7 @@ def evaluate(
       pages    {"id": "1", "url": …, "html" | "text": …, "lang": "en"}
       pairs    {"a": "1", "b": "2", "jaccard": 0.87}     a pair not listed is below 0.5
       labels   {"a": "1", "b": "2", "label": "duplicate"}, or "different"
+    Pairs of other pages are counted and left out; a pair that is said twice must be said alike.
 
     \b
     How to read it:
