@@ -1,16 +1,21 @@
-"""What the tests share: one Kafka and one Redis a session, a fresh index name or topic a test; settings for both."""
+"""What the tests share: servers for a session, Spark for a file, a fresh index name or topic for a test; settings."""
 
 import os
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
 
+from simhash import native
+from tests import batches
 from tests.backends import KINDS, Backend
 from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, running_valkey
+from worker.batch.engine import Engine, EngineSettings
+from worker.batch.job import BatchSummary
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 
@@ -69,6 +74,31 @@ def cluster_client(cluster: list[RedisServer]) -> Iterator[redis.RedisCluster]:
     """A connection to the session's Redis Cluster."""
     with redis.RedisCluster.from_url(cluster[0].url) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A real Spark for the tests of a file: a process can have but one at a time."""
+    made = Engine(EngineSettings("local[2]", "1g", tmp_path_factory.mktemp("spark")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def batch(engine: Engine, tmp_path: Path) -> Callable[..., BatchSummary]:
+    """Runs a batch of the inputs that it is given; its results are in `tmp_path / "out"`."""
+    return lambda *new, **options: batches.run(engine, tmp_path, new, **options)
+
+
+@pytest.fixture(params=["kernel", "numpy"])
+def path_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to pack and unpack the blocks of compressed tables; without Rust there is but one."""
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "blocks", lambda: None)
+    elif reason := native.absence():
+        if shutil.which("cargo"):
+            pytest.fail(f"cargo is here, but the kernel is not: {reason}; install again (pip install --editable .)")
+        pytest.skip(f"no native kernel and no cargo to build it: {reason}")
 
 
 @pytest.fixture

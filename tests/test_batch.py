@@ -4,79 +4,42 @@ import base64
 import json
 import os
 import threading
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from click.testing import CliRunner
 
-from simhash.compressed import Batch, Effort, Holding, Plan, build
-from simhash.compressed import keys as arrays
-from simhash.compressed.reading import verifier_bytes
-from simhash.index import Entry, Record, Relation
-from simhash.tables import design
+from simhash.compressed import Batch
+from simhash.index import Entry, Record
+from tests.batches import differing, file_mode, fingerprints, lines, near_values, tables, written
 from tests.conftest import SAMPLE
-from tests.stream import json_page, texts
+from tests.stream import ROOT, json_page, texts
 from tests.test_warc import http, record
 from worker.batch import job
-from worker.batch.engine import Engine, EngineSettings, Stopped, TaskFailed
-from worker.batch.job import run_batch, scratch_in
+from worker.batch.engine import Stopped, TaskFailed
 from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
-from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 from worker.settings import load
 from worker.stores import configured_profile
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
-FINGERPRINTS = 3000
+CORPORA_VARIABLE = "TEST_CORPORA"
+CORPORA = Path(os.environ.get(CORPORA_VARIABLE) or ROOT.parent / "shared" / "corpora")
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    made = Engine(EngineSettings("local[2]", "1g", tmp_path_factory.mktemp("spark")))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def batch(engine, tmp_path):
-    """Runs a batch; its directory is `tmp_path / out`."""
-
-    def run(*new, existing=(), out="out", watch=None, **options):
-        settings = load(options.pop("settings", {}), None, {"documents": 1_000_000})
-        request = Request(tuple(map(str, new)), tuple(map(str, existing)), tmp_path / out, settings, **options)
-        with scratch_in(request.out) as scratch:
-            summary = run_batch(batch_of(request), engine, watch or Watch(threading.Event()), scratch)
-        assert sorted(os.listdir(request.out)) == sorted(
-            ["verdicts.jsonl", "verdicts.parquet", "rejected.jsonl", *(["clusters.jsonl"] if request.clusters else [])]
-        )
-        return summary
-
-    return run
-
-
-def file_mode(out, *inputs):
-    """Judge with `simhash-dedup file`; the bytes of its verdicts."""
-    done = CliRunner().invoke(commands, ["file", *map(str, inputs), "--out", str(out), "-q", "--processes", "1"])
-    assert done.exit_code == 0, done.output
-    return out.read_bytes()
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def written(path, values):
-    path.write_bytes(b"\n".join(values) + b"\n")
-    return path
+def corpora():
+    """Real pages, where there are some."""
+    pages = sorted(CORPORA.glob("pages.jsonl*"))
+    if not pages:
+        pytest.skip(f"{CORPORA} has no pages.jsonl; {CORPORA_VARIABLE} may name a directory that has (CONTRIBUTING.md)")
+    return pages
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +80,18 @@ def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch
         assert summary.existing == 250
     batch(verdicts[0], existing=[tmp_path / "first" / "verdicts.parquet"], out="again")
     assert (tmp_path / "again" / "verdicts.jsonl").read_bytes() == expected[0], "a page read again is itself"
+
+
+def test_corpora_get_the_verdicts_of_file_mode_byte_for_byte(batch, tmp_path, corpora):
+    expected = file_mode(tmp_path / "file", *corpora)
+    summary = batch(*corpora)
+    assert min(summary.unique, summary.duplicates_exact, summary.duplicates_near) > 100
+    assert differing(tmp_path / "out" / "verdicts.jsonl", expected) == []
+    verdicts = expected.splitlines()
+    middle = len(verdicts) // 2
+    first, second = written(tmp_path / "first.jsonl", verdicts[:middle]), tmp_path / "second.jsonl"
+    batch(written(second, verdicts[middle:]), existing=[first], out="continued")
+    assert differing(tmp_path / "continued" / "verdicts.jsonl", second.read_bytes()) == []
 
 
 def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
@@ -232,115 +207,7 @@ def test_a_damaged_parquet_file_is_one_line(batch, tmp_path):
             batch(options.pop("new"), k=3, **options)
 
 
-# Fingerprints alone ------------------------------------------------------------------------------------------------
-
-
-def fingerprints(path, values, **columns):
-    pq.write_table(pa.table({"fingerprint": pa.array(values)} | columns), path, row_group_size=700)
-    return path
-
-
-def near_values(seed, of=None):
-    """Fingerprints, of which a tenth are within 5 bits of others; with `of`: of those."""
-    random = np.random.default_rng(seed)
-    values = random.integers(0, 1 << 64, FINGERPRINTS, dtype=np.uint64)
-    near = random.choice(FINGERPRINTS, FINGERPRINTS // 10, replace=False)
-    others = (values if of is None else of)[random.choice(FINGERPRINTS, len(near))]
-    for place, other in zip(near, others, strict=True):
-        bits = random.choice(64, random.integers(0, 6), replace=False)
-        values[place] = other ^ np.bitwise_or.reduce(np.uint64(1) << bits.astype(np.uint64), initial=np.uint64(0))
-    return values
-
-
-def greedily(new, old, k):
-    """For each new value: its match's place among the old, or among the new, or None."""
-    answers, survivors = [], []
-    for place, value in enumerate(new):
-        matches = np.flatnonzero(np.bitwise_count(old ^ value) <= k)
-        if len(matches):
-            answers.append(("old", int(matches[0])))
-            continue
-        earlier = np.flatnonzero(np.bitwise_count(new[survivors] ^ value) <= k) if survivors else []
-        answers.append(("new", survivors[earlier[0]]) if len(earlier) else None)
-        if not len(earlier):
-            survivors.append(place)
-    return answers
-
-
-@pytest.mark.parametrize("k", [3, 5])
-def test_bare_fingerprints_are_compared_within_k_bits(batch, tmp_path, k):
-    old = near_values(1)
-    new = near_values(2, of=old)
-    new[-500:] = near_values(3, of=new)[-500:]
-    # Other programs have no unsigned words, or write hexadecimal.
-    existing = fingerprints(tmp_path / "old.parquet", old.view(np.int64))
-    given = fingerprints(tmp_path / "new.parquet", [f"{value:016x}" for value in new.tolist()])
-    batch(given, existing=[existing], k=k)
-    found = lines(tmp_path / "out" / "verdicts.jsonl")
-    names = {"old": [f"fingerprint:{v:016x}" for v in old.tolist()], "new": [v["url"] for v in found]}
-    expected = [None if answer is None else names[answer[0]][answer[1]] for answer in greedily(new, old, k)]
-    assert [v["match"] and v["match"]["url"] for v in found] == expected
-    assert {v["match"]["kind"] for v in found if v["match"]} == {"near"}, "no text is known to be the same"
-    assert next(v["seq"] for v in found if v["seq"]) == FINGERPRINTS + 1
-
-
-def test_a_fifth_of_equal_existing_fingerprints_kills_nothing(batch, tmp_path):
-    old = near_values(4)
-    old[: FINGERPRINTS // 5] = old[0]
-    new = near_values(5, of=old)
-    new[: FINGERPRINTS // 5] = old[0] ^ np.uint64(1)
-    existing = fingerprints(tmp_path / "old.parquet", old, url=[f"http://old/{n}" for n in range(FINGERPRINTS)])
-    batch(fingerprints(tmp_path / "new.parquet", new), existing=[existing], k=3)
-    found = lines(tmp_path / "out" / "verdicts.jsonl")
-    assert {v["match"]["url"] for v in found[: FINGERPRINTS // 5]} == {"http://old/0"}
-    expected = greedily(new, old, 3)
-    assert [v["match"] is not None for v in found] == [answer is not None for answer in expected]
-
-
-def test_rows_without_a_fingerprint_are_rejected(batch, tmp_path):
-    values = ["0f", None, "zz", "1" * 17, "f" * 16, "0e"]
-    summary = batch(fingerprints(tmp_path / "new.parquet", pa.array(values, pa.large_string())), k=3)
-    assert [v["fingerprint"] for v in lines(tmp_path / "out" / "verdicts.jsonl")] == [
-        f"{15:016x}",
-        "f" * 16,
-        f"{14:016x}",
-    ]
-    said = {row["record"]: row["message"] for row in lines(tmp_path / "out" / "rejected.jsonl")}
-    assert summary.rejected == len(said) == 3
-    assert "neither a fingerprint nor a digest" in said[1]
-    assert all("not of hexadecimal digits" in said[record] for record in (2, 3))
-    batch(fingerprints(tmp_path / "one.parquet", pa.array([15], pa.uint64())), existing=[tmp_path / "new.parquet"], k=3)
-    assert lines(tmp_path / "out" / "verdicts.jsonl")[0]["match"]["seq"] == 1
-    pq.write_table(pa.table({"fingerprint": pa.array([], pa.uint64())}), tmp_path / "none.parquet")
-    assert batch(tmp_path / "none.parquet", k=3).pages == 0
-
-
-def test_observations_that_are_too_short_are_named(batch, tmp_path):
-    old = fingerprints(tmp_path / "old.parquet", [1, 2], observation=[b"a", b"b"])
-    with pytest.raises(InputError, match=r"old\.parquet has observations of less than 8 bytes"):
-        batch(fingerprints(tmp_path / "new.parquet", [1]), existing=[old], k=3)
-
-
-def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
-    bare = fingerprints(tmp_path / "bare.parquet", near_values(1))
-    page = written(tmp_path / "a.jsonl", PAGES[:3])
-    for new, existing in ((bare, []), (page, [bare])):
-        with pytest.raises(InputError, match=r"bare\.parquet has fingerprints without a verifier of 28 bytes.*--k N"):
-            batch(new, existing=existing)
-
-
 # Compressed tables ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What tables are built from: all of it at once."""
-
-    batch: Batch
-
-    def batches(self, skip):
-        if not skip:
-            yield self.batch
 
 
 def stored(verdict):
@@ -352,13 +219,6 @@ def stored(verdict):
         own, None, fingerprint, verifier, verdict["digest"], *(verdict[n] for n in ("url", "id", "fetched_at"))
     )
     return fingerprint, Record.of(page, seq, 0)
-
-
-def tables(out, batch, relation, recipe=None):
-    holding = Holding(64, recipe is not None, verifier_bytes(relation), relation.bands)
-    effort = Effort(memory=1 << 20, threads=1, block_keys=8)
-    build(out, Stored(batch), Plan(recipe, holding, lambda _: relation, "job"), effort, lambda *_: None)
-    return out
 
 
 def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts, monkeypatch):
@@ -375,34 +235,6 @@ def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts
         InputError, match=r"archive: holds signatures of profile default/1, and this batch .* segmented/1"
     ):
         batch(written(tmp_path / "a.jsonl", PAGES[:2]), existing=[archive], settings={"profile": "segmented"})
-
-
-def test_bare_tables_are_existing_fingerprints(batch, tmp_path):
-    old = near_values(1)
-    new = near_values(2, of=old)
-    values = arrays.from_ints(old.tolist(), 64)
-    archive = tables(tmp_path / "archive", Batch(len(old), values), Relation(design("10"), 3, None))
-    summary = batch(fingerprints(tmp_path / "new.parquet", new), existing=[archive], k=3)
-    found = lines(tmp_path / "out" / "verdicts.jsonl")
-    near = [answer is not None and answer[0] == "old" for answer in greedily(new, old, 3)]
-    assert [v["match"] is not None and v["match"]["seq"] <= FINGERPRINTS for v in found] == near
-    assert summary.duplicates_of_existing == sum(near)
-    assert summary.existing == FINGERPRINTS
-
-
-# Clusters ----------------------------------------------------------------------------------------------------------
-
-
-def test_clusters_are_components_and_decide_nothing(batch, tmp_path):
-    a, b, c, other = 0, 0b000111, 0b111111, (1 << 64) - 1
-    new = fingerprints(tmp_path / "new.parquet", pa.array([a, b, c, 0xFF << 40, other, c], pa.uint64()), id=[*"ABCDEF"])
-    old = fingerprints(tmp_path / "old.parquet", pa.array([other - 1], pa.uint64()), id=["old"])
-    batch(new, existing=[old], k=3, clusters=True)
-    verdicts = {v["id"]: v["verdict"] for v in lines(tmp_path / "out" / "verdicts.jsonl")}
-    assert [name for name, verdict in verdicts.items() if verdict == "unique"] == ["A", "C", "D"]
-    clusters = lines(tmp_path / "out" / "clusters.jsonl")
-    assert [[page["id"] for page in found["pages"]] for found in clusters] == [["A", "B", "C", "F"], ["E"]]
-    assert [[page["id"] for page in found["existing"]] for found in clusters] == [[], ["old"]]
 
 
 # When something fails ----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class EngineSettings:
 
 
 class Engine:
-    """A Spark context.
+    """A Spark context; of those that are not closed a process can have one.
 
     Raises:
         SettingsError: PySpark or Java is missing, or the master is none.
@@ -78,6 +78,7 @@ class Engine:
                 f"Spark for Python is not installed ({error}): pip install 'simhash-dedup[spark]'"
             ) from error
         _silence_py4j()
+        self._kept: Any = SparkContext
         given = SparkConf(loadDefaults=False).setAll(list(_given(settings).items()))
         with settings.log.open("wb") as log:
             try:
@@ -159,6 +160,8 @@ class Engine:
             self._end_java()
 
     def _end_java(self) -> None:
+        # PySpark would ask the Java that has ended for the next context too.
+        self._kept._gateway = self._kept._jvm = None
         process = getattr(self._gateway, "proc", None)
         self._gateway.shutdown()
         if process is None:  # spark-submit's own, which ends after us
