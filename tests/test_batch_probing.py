@@ -209,16 +209,16 @@ def trap():
 
 
 class Counting:
-    """A keeper that counts what it is given, and how many pairs it is asked about at a time."""
+    """A keeper that counts what it is given, how many pairs it is asked about, and how many at a time."""
 
     def __init__(self, keeper):
-        self.keeper, self.added, self.largest = keeper, 0, 0
+        self.keeper, self.added, self.asked, self.largest = keeper, 0, 0, 0
 
     def __getattr__(self, name):
         return getattr(self.keeper, name)
 
     def wanted(self, probes, entries):
-        self.largest = max(self.largest, len(probes))
+        self.asked, self.largest = self.asked + len(probes), max(self.largest, len(probes))
         return self.keeper.wanted(probes, entries)
 
     def add(self, probes, entries):
@@ -242,6 +242,20 @@ def test_of_a_trap_a_few_pairs_are_kept_and_compared(trap):
     match, rounds = chosen(signatures, relation, 16)
     assert match.tolist() == [NONE, *[0] * (TRAPPED - 1)]
     assert rounds == 1
+
+
+def test_a_crowd_under_many_keys_of_a_bucket_is_compared_key_by_key():
+    """Pairs of a bucket that share no whole key do not meet in that table: they are never compared in it."""
+    random = np.random.default_rng(6)
+    relation = Relation(design("10"), 12, 14, VERIFIER_BITS, 0)
+    gates = np.uint64(0xABCDEF << 20) ^ np.uint64(1) << random.integers(0, 64, TRAPPED, np.uint64)
+    signatures = of_columns(gates, np.zeros((TRAPPED, verifier_bytes(relation)), np.uint8), relation)
+    tables = probing.build(relation, signatures, np.arange(TRAPPED))
+    assert max(table.bucket_bits for table in tables.tables) < min(table.key.width for table in tables.tables)
+    counting = Counting(Forest(*[np.arange(TRAPPED)] * 2, TRAPPED))
+    tables.find(signatures, counting)
+    assert counting.asked < TRAPPED**2 // 10, "in ten tables"
+    assert len(set(roots(TRAPPED, [counting.taken()]).tolist())) < TRAPPED // 10
 
 
 @pytest.mark.parametrize("relation", RELATIONS[:3], ids=lambda r: r.design.name)

@@ -123,7 +123,7 @@ class Tables:
         own = table.buckets(probes)
         flips = [0, *(1 << bit for bit in range(table.bucket_bits))] if self._radius(table) else [0]
         for flip in flips:
-            for rows, entries in _candidates(table, own ^ flip, probes.gates, self.relation.reach, start, keeper):
+            for rows, entries in self._candidates(table, own ^ flip, probes, start, keeper):
                 some = keeper.wanted(rows + start, entries)
                 some[some] = self._verified(table, probes, rows[some], entries[some])
                 if some.any():
@@ -145,35 +145,64 @@ class Tables:
         found: NDArray[np.bool_] = meet
         return found
 
+    def _candidates(
+        self, table: _Sorted, buckets: Numbers, probes: Signatures, start: int, keeper: Keeper
+    ) -> Iterator[tuple[Numbers, Numbers]]:
+        """Rows of probes, numbered from `start` to the keeper, and entries in their buckets that are within reach."""
+        starts = table.starts[buckets].astype(np.int64)
+        counts = table.starts[buckets + 1] - starts
+        crowded = np.flatnonzero(counts >= CROWDED)
+        for bucket in np.unique(buckets[crowded]):
+            rows = crowded[buckets[crowded] == bucket]
+            places = np.arange(table.starts[bucket], table.starts[bucket + 1], dtype=np.int64)
+            for some, others in self._meeting(table, probes, rows, places):
+                yield from _rectangle(table, some, others, probes.gates, self.relation.reach, start, keeper)
+        counts[crowded] = 0
+        rows = np.flatnonzero(counts)
+        starts, counts = starts[rows], counts[rows]
+        ends = np.cumsum(counts)
+        for low, high in _pieces(ends):
+            piece = counts[low:high]
+            offset = ends[low] - counts[low]
+            within = np.arange(ends[high - 1] - offset) - np.repeat(ends[low:high] - piece - offset, piece)
+            places = np.repeat(starts[low:high], piece) + within
+            row = np.repeat(rows[low:high], piece)
+            near = np.bitwise_count(probes.gates[row] ^ table.gates[places]) <= self.relation.reach
+            if near.any():
+                yield row[near], table.order[places[near]].astype(np.int64)
+
+    def _meeting(
+        self, table: _Sorted, probes: Signatures, rows: Numbers, places: Numbers
+    ) -> Iterator[tuple[Numbers, Numbers]]:
+        """Of a bucket's probes and places those that share a whole key; all, where keys need not be equal."""
+        if self._radius(table):
+            yield rows, places
+            return
+        if table.key.table is None:
+            bands = table.key.band
+            asked, held = probes.bands[bands][rows], self.entries.bands[bands][table.order[places]]
+        else:
+            lead = np.uint64(table.key.table.lead)
+            asked, held = probes.gates[rows] & lead, table.gates[places] & lead
+        rows, asked = _ordered(rows, asked)
+        places, held = _ordered(places, held)
+        keys, firsts = np.unique(asked, return_index=True)
+        lows, highs = (np.searchsorted(held, keys, side) for side in ("left", "right"))
+        edges = [*firsts.tolist(), len(rows)]
+        for number in np.flatnonzero(lows < highs).tolist():
+            yield rows[edges[number] : edges[number + 1]], places[lows[number] : highs[number]]
+
+
+def _ordered(numbers: Numbers, keys: Words) -> tuple[Numbers, Words]:
+    """Both by key; under one key numbers keep their order."""
+    order = np.argsort(keys, kind="stable")
+    return numbers[order], keys[order]
+
 
 def build(relation: Relation, entries: Signatures, numbers: Numbers) -> Tables:
     """The tables of `entries`, whose own numbers are `numbers`."""
     keys = [_Key(table) for table in relation.design.tables] + [_Key(None, band) for band in range(relation.bands)]
     return Tables(relation, entries, numbers, tuple(_sorted(key, entries) for key in keys))
-
-
-def _candidates(
-    table: _Sorted, buckets: Numbers, gates: Words, reach: int, start: int, keeper: Keeper
-) -> Iterator[tuple[Numbers, Numbers]]:
-    """Rows of probes, numbered from `start` to the keeper, and the entries in their buckets that are within reach."""
-    starts = table.starts[buckets].astype(np.int64)
-    counts = table.starts[buckets + 1] - starts
-    crowded = counts >= CROWDED
-    if crowded.any():
-        yield from _rectangles(table, np.flatnonzero(crowded), buckets, gates, reach, start, keeper)
-        counts[crowded] = 0
-    rows = np.flatnonzero(counts)
-    starts, counts = starts[rows], counts[rows]
-    ends = np.cumsum(counts)
-    for low, high in _pieces(ends):
-        piece = counts[low:high]
-        offset = ends[low] - counts[low]
-        within = np.arange(ends[high - 1] - offset) - np.repeat(ends[low:high] - piece - offset, piece)
-        places = np.repeat(starts[low:high], piece) + within
-        row = np.repeat(rows[low:high], piece)
-        near = np.bitwise_count(gates[row] ^ table.gates[places]) <= reach
-        if near.any():
-            yield row[near], table.order[places[near]].astype(np.int64)
 
 
 def _pieces(ends: Numbers) -> Iterator[tuple[int, int]]:
@@ -186,28 +215,25 @@ def _pieces(ends: Numbers) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _rectangles(
-    table: _Sorted, rows: Numbers, buckets: Numbers, gates: Words, reach: int, start: int, keeper: Keeper
+def _rectangle(
+    table: _Sorted, rows: Numbers, places: Numbers, gates: Words, reach: int, start: int, keeper: Keeper
 ) -> Iterator[tuple[Numbers, Numbers]]:
-    """The same for rows whose buckets are crowded: all rows of a bucket against all its entries, tile by tile.
+    """All these rows of probes against all these places of a table, tile by tile.
 
     The keeper is asked what of a tile is to be compared. Tiles are small at first: of a crowd in which each matches
     each, the first few probes and entries are enough.
     """
-    for bucket in np.unique(buckets[rows]):
-        inside = rows[buckets[rows] == bucket]
-        first, high = int(table.starts[bucket]), int(table.starts[bucket + 1])
-        side, widest = NARROW, max(TILE, CANDIDATES // len(inside))
-        while first < high:
-            places = np.arange(first, min(high, first + side))
-            entries = table.order[places].astype(np.int64)
-            at, step, longest = 0, NARROW, max(1, CANDIDATES // len(places))
-            while at < len(inside):
-                some = inside[at : at + step]
-                for probes, others in keeper.parts(some + start, entries):
-                    near = np.bitwise_count(gates[some[probes], None] ^ table.gates[places[others]]) <= reach
-                    row, place = np.nonzero(near)
-                    if len(row):
-                        yield some[probes][row], entries[others][place]
-                at, step = at + step, min(2 * step, longest)
-            first, side = first + side, min(2 * side, widest)
+    first, side, widest = 0, NARROW, max(TILE, CANDIDATES // len(rows))
+    while first < len(places):
+        held = places[first : first + side]
+        entries = table.order[held].astype(np.int64)
+        at, step, longest = 0, NARROW, max(1, CANDIDATES // len(held))
+        while at < len(rows):
+            some = rows[at : at + step]
+            for probes, others in keeper.parts(some + start, entries):
+                near = np.bitwise_count(gates[some[probes], None] ^ table.gates[held[others]]) <= reach
+                row, place = np.nonzero(near)
+                if len(row):
+                    yield some[probes][row], entries[others][place]
+            at, step = at + step, min(2 * step, longest)
+        first, side = first + side, min(2 * side, widest)
