@@ -6,7 +6,6 @@ command itself from a text file, so that its time and memory are its own.
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import resource
@@ -78,10 +77,8 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
         built = _build(report, numbers, sizes, directory / str(count))
         _codes(report, numbers, built)
         _lookups(report, numbers, built, sizes)
-        place = built.directory
         built.close()
-        del built  # what is mapped cannot be dropped from the page cache
-        _cold(report, place, _near(numbers, max(*sizes.together, sizes.singles)), sizes)
+        _cold(report, built.directory, _near(numbers, max(*sizes.together, sizes.singles)), sizes)
     _archive(report)
 
 
@@ -242,7 +239,7 @@ def _together(report: Report, tables: TableSet, queries: arrays.Keys, at: str, s
 
 
 def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes) -> None:
-    """The same with nothing of the files in the page cache: dropped by POSIX_FADV_DONTNEED while nothing maps them."""
+    """The same with nothing of the files in the page cache: dropped by POSIX_FADV_DONTNEED."""
     _dropped(directory)
     with TableSet(directory) as tables:
         at, before = f"{len(tables):,}", _read_mib()
@@ -251,7 +248,6 @@ def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes) -
     for percent in (50, 99):
         found = 1e3 * percentile(seconds, percent)
         report.figure(NAME, f"lookup in all tables, p{percent} ({at}), cold", "ms", [found], note)
-    del tables
     _dropped(directory)
     some = queries[-sizes.together[-1] :]
     with TableSet(directory) as tables:
@@ -263,8 +259,7 @@ def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes) -
 
 
 def _dropped(directory: Path) -> None:
-    """Drop the files from the page cache."""
-    gc.collect()
+    """Drop the files from the page cache; nothing maps them."""
     for path in directory.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())

@@ -1,6 +1,5 @@
 """Compressed tables from the bits up: keys, codes, blocks and files; kernel and NumPy alike, against brute force."""
 
-import shutil
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -15,41 +14,13 @@ from hypothesis import strategies as st
 from simhash import native
 from simhash.compressed import keys as arrays
 from simhash.compressed.blocks import BlockCode, Encoded, check, encode_in_numpy, gap_counts
-from simhash.compressed.container import Container
 from simhash.compressed.huffman import canonical, code_lengths
 from simhash.compressed.sorting import KeyFile, merged
 from simhash.compressed.tables import TableFile, TableWriter
-from simhash.errors import BrokenBlock, OrderError, TableCorrupt, TableFault, TableMismatch, WidthError
+from simhash.errors import BrokenBlock, OrderError, WidthError
 from simhash.hamming import first_difference
 from simhash.tables import NAMES, design
-
-WIDTHS = (8, 31, 64, 65, 96, 128, 256, 288)
-IDENTITY = b"sixteen bytes id"
-
-
-@pytest.fixture(params=["kernel", "numpy"])
-def path_taken(request, monkeypatch):
-    """Both ways to pack and unpack; without Rust there is but one."""
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "blocks", lambda: None)
-    elif reason := native.absence():
-        if shutil.which("cargo"):
-            pytest.fail(f"cargo is here, but the kernel is not: {reason}; install again (pip install --editable .)")
-        pytest.skip(f"no native kernel and no cargo to build it: {reason}")
-
-
-@st.composite
-def crowds(draw, of=WIDTHS):
-    """A width, and ascending fingerprints of it: some equal, some near, some far."""
-    width = draw(st.sampled_from(of))
-    random = Random(draw(st.integers(0, 2**32)))
-    values = [0, (1 << width) - 1][: draw(st.integers(0, 2))]
-    for _ in range(draw(st.integers(0, 60))):
-        if values and random.random() < 0.5:
-            values.append(random.choice(values) ^ random.choice([0, 1, 1 << random.randrange(width)]))
-        else:
-            values.append(random.getrandbits(width))
-    return width, sorted(values)
+from tests.tables import IDENTITY, crowds, write_table
 
 
 def coded(width, values, block_keys):
@@ -73,15 +44,6 @@ def by_hand(width, values, block_keys, code):
         bits += "0" * (-len(bits) % 8)
         blocks.append(int(bits, 2).to_bytes(len(bits) // 8))
     return blocks
-
-
-def write_table(path, width, values, block_keys=4):
-    keys = arrays.from_ints(values, width)
-    writer = TableWriter(path, IDENTITY, width, len(keys), gap_counts(keys, width).tolist(), block_keys)
-    writer.add(keys[: len(keys) // 3])
-    writer.add(keys[len(keys) // 3 :])
-    writer.close()
-    return path
 
 
 # Keys --------------------------------------------------------------------------------------------------------------
@@ -314,72 +276,6 @@ def test_a_file_is_what_the_document_says(tmp_path_factory, crowd, block_keys):
     width, values = crowd
     path = write_table(tmp_path_factory.mktemp("t") / "t", width, values, block_keys)
     assert read_by_the_document(path.read_bytes()) == values
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A file of a few blocks."""
-    random = Random(5)
-    values = sorted([random.getrandbits(64) for _ in range(18)] + [7, 7])
-    return write_table(tmp_path_factory.mktemp("small") / "small.sdt", 64, values, 4).read_bytes()
-
-
-def opened_and_read(path):
-    for _ in (table := TableFile(path, IDENTITY)).chunks():
-        pass
-    table.within(0, 2**64 - 1, 0, 64)
-
-
-def test_every_flipped_byte_is_an_error_that_names_the_place(path_taken, small, tmp_path):
-    path = tmp_path / "flipped.sdt"
-    path.write_bytes(small)
-    whole = Container(path, 1, IDENTITY)
-    places = [whole.place(block) for block in range(whole.header.blocks)]
-    for at in range(len(small)):
-        for flip in (1, 0x80, 0xFF):
-            path.write_bytes(small[:at] + bytes([small[at] ^ flip]) + small[at + 1 :])
-            with pytest.raises(TableFault) as caught:
-                opened_and_read(path)
-            assert str(path) in str(caught.value)
-            for block, (begin, end) in enumerate(places):
-                if begin <= at < end:
-                    assert f"block {block} of {len(places)} (bytes {begin} to {end})" in str(caught.value)
-
-
-def test_every_truncation_is_an_error_that_names_the_place(small, tmp_path):
-    path = tmp_path / "cut.sdt"
-    path.write_bytes(small)
-    whole = Container(path, 1, IDENTITY)
-    places = [whole.place(block) for block in range(whole.header.blocks)]
-    for size in range(len(small)):
-        path.write_bytes(small[:size])
-        with pytest.raises(TableCorrupt) as caught:
-            opened_and_read(path)
-        assert str(path) in str(caught.value)
-        for block, (begin, end) in enumerate(places):
-            if begin <= size < end:
-                assert f"cut off within block {block} of {len(places)}" in str(caught.value)
-    path.write_bytes(small + b"\0")
-    with pytest.raises(TableCorrupt, match="1 bytes too many"):
-        opened_and_read(path)
-
-
-def test_a_file_of_another_table_is_refused(small, tmp_path):
-    path = tmp_path / "t.sdt"
-    path.write_bytes(small)
-    with pytest.raises(TableMismatch, match="another was put there"):
-        TableFile(path, b"another identity")
-
-
-def test_a_damaged_block_does_not_keep_others_from_being_read(small, tmp_path):
-    path = tmp_path / "t.sdt"
-    path.write_bytes(small)
-    begin, _ = Container(path, 1).place(3)
-    path.write_bytes(small[:begin] + bytes([small[begin] ^ 4]) + small[begin + 1 :])
-    table = TableFile(path)
-    assert table.within(7, 7, 7, 0) == [7, 7]
-    with pytest.raises(TableCorrupt, match="block 3 of 5"):
-        list(table.chunks())
 
 
 # Sorting -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The file: a header, an index with the last key of each block, and the blocks; written in order, read by memory map.
+"""The file: a header, an index with the last key of each block, and the blocks; written in order, read anywhere.
 
     header  0  magic "SDTABLE\\n"         what this is
             8  u32 version, u32 kind      1; 1: sorted table, 2: records
@@ -24,6 +24,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,11 @@ def _partial(path: Path) -> Path:
 
 
 class Container:
-    """One file, mapped. Any number of threads may read it.
+    """One file, open to be read. Any number of threads may do so.
+
+    It is mapped to be opened: header and index are checked in the map, and the index is copied from it. Blocks are read
+    by position: where a file was cut off meanwhile, or the disk fails, the system kills who touches the map, and a read
+    says so.
 
     Args:
         path: the file.
@@ -159,77 +164,70 @@ class Container:
 
     def __init__(self, path: Path, kind: int, identity: bytes | None = None) -> None:
         self.path = path
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if not size:
-                raise TableCorrupt(f"{path} is empty")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._map)
-        self.header, announced = self._header(size)
-        if self.header.kind != kind or identity not in (None, self.header.identity):
-            raise TableMismatch(f"{path} is no file of this place: another was put there")
-        start, blocks, width = self.header.index_start, self.header.blocks, arrays.words(self.header.width)
-        self._check_index(size)
-        self.lasts: Keys = np.frombuffer(self._view, "<u8", blocks * width, start).reshape(-1, width)
-        """The last key of each block; shape (blocks, W)."""
-        start += 8 * blocks * width
-        self._ends = np.frombuffer(self._view, "<u8", blocks, start).astype(np.int64)
-        self._checks = np.frombuffer(self._view, "<u4", blocks, start + 8 * blocks)
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
+        size = os.fstat(self._file).st_size
+        if not size:
+            raise TableCorrupt(f"{path} is empty")
+        with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            self.header, announced = self._header(view)
+            if self.header.kind != kind or identity not in (None, self.header.identity):
+                raise TableMismatch(f"{path} is no file of this place: another was put there")
+            self._check_index(view)
+            start, blocks, width = self.header.index_start, self.header.blocks, arrays.words(self.header.width)
+            self.lasts: Keys = np.frombuffer(view, "<u8", blocks * width, start).reshape(-1, width).copy()
+            """The last key of each block; shape (blocks, W)."""
+            start += 8 * blocks * width
+            self._ends = np.frombuffer(view, "<u8", blocks, start).astype(np.int64)
+            self._checks = np.frombuffer(view, "<u4", blocks, start + 8 * blocks).copy()
         self._start = self.header.blocks_start
-        self._check_size(size, announced)
-
-    @property
-    def size(self) -> int:
+        self.size = self._start + (int(self._ends[-1]) if blocks else 0)
         """Bytes of the file."""
-        return len(self._map)
+        if self.size != announced:
+            raise TableCorrupt(f"{path}: its header contradicts its index")
+        self._refuse_length(size)
 
-    def _header(self, size: int) -> tuple[Header, int]:
-        if size < _HEAD.size or self._view[:8] != MAGIC:
+    def _header(self, view: memoryview) -> tuple[Header, int]:
+        if len(view) < _HEAD.size or view[:8] != MAGIC:
             raise TableCorrupt(f"{self.path}: no compressed table, or its header is damaged or cut off")
-        _, version, kind, width, per_block, items, start, announced, identity, extra = _HEAD.unpack_from(self._view)
+        _, version, kind, width, per_block, items, start, announced, identity, extra = _HEAD.unpack_from(view)
         end = _padded(_HEAD.size + extra)
-        if size < end + _CHECK.size:
+        if len(view) < end + _CHECK.size:
             raise TableCorrupt(f"{self.path}: cut off within its header, or that is damaged")
-        if xxhash.xxh3_64_intdigest(self._view[:end]) != _CHECK.unpack_from(self._view, end)[0]:
+        if xxhash.xxh3_64_intdigest(view[:end]) != _CHECK.unpack_from(view, end)[0]:
             raise TableCorrupt(f"{self.path}: its header is damaged")
         if version != VERSION:
             raise TableMismatch(f"{self.path} has version {version} of the format, {VERSION} can be read here")
-        code = bytes(self._view[_HEAD.size : _HEAD.size + extra])
+        code = bytes(view[_HEAD.size : _HEAD.size + extra])
         header = Header(kind, width, per_block, items, identity, code)
         if not width or not per_block or header.blocks_start != start:
             raise TableCorrupt(f"{self.path}: its header contradicts itself")
         return header, announced
 
-    def _check_index(self, size: int) -> None:
+    def _check_index(self, view: memoryview) -> None:
         start, end = self.header.index_start, self.header.blocks_start - _CHECK.size
-        if size < self.header.blocks_start:
+        if len(view) < self.header.blocks_start:
             raise TableCorrupt(f"{self.path}: cut off within its index")
-        if xxhash.xxh3_64_intdigest(self._view[start:end]) != _CHECK.unpack_from(self._view, end)[0]:
+        if xxhash.xxh3_64_intdigest(view[start:end]) != _CHECK.unpack_from(view, end)[0]:
             raise TableCorrupt(f"{self.path}: its index is damaged")
 
-    def _check_size(self, size: int, announced: int) -> None:
-        start = self.header.blocks_start
-        whole = start + (int(self._ends[-1]) if len(self._ends) else 0)
-        if whole != announced:
-            raise TableCorrupt(f"{self.path}: its header contradicts its index")
-        if size < announced:
-            block = int(np.searchsorted(self._ends, size - start, "right"))
-            at = f"{size:,} of {announced:,} bytes are left"
+    def _refuse_length(self, size: int) -> None:
+        if size < self._start:
+            raise TableCorrupt(f"{self.path}: cut off within its index: {size:,} of {self.size:,} bytes are left")
+        if size < self.size:
+            block = int(np.searchsorted(self._ends, size - self._start, "right"))
+            at = f"{size:,} of {self.size:,} bytes are left"
             raise TableCorrupt(f"{self.path}: cut off within block {block} of {self.header.blocks}: {at}")
-        if size > announced:
-            raise TableCorrupt(f"{self.path}: {size - announced:,} bytes too many behind its last block")
+        if size > self.size:
+            raise TableCorrupt(f"{self.path}: {size - self.size:,} bytes too many behind its last block")
 
     def check_length(self) -> None:
-        """Look whether the file is as long as it was: the system kills who reads a mapped page that is gone.
+        """Look whether the file is as long as it was, so that a cut is told at once and not when its place is read.
 
         Raises:
             TableCorrupt: it was cut off, or written to.
         """
-        now = self._map.size()
-        if now != len(self._map):
-            raise TableCorrupt(
-                f"{self.path}: cut off or written to while it was open: {len(self._map):,} bytes, now {now:,}"
-            )
+        self._refuse_length(os.fstat(self._file).st_size)
 
     def place(self, block: int) -> tuple[int, int]:
         """Where a block begins and ends, in bytes of the file."""
@@ -241,19 +239,33 @@ class Container:
         return min(self.header.block_items, self.header.items - block * self.header.block_items)
 
     def blocks(self, numbers: NDArray[np.int64]) -> Encoded:
-        """The blocks of those numbers, ascending, as they stand in the file: one stretch is read at once."""
+        """The blocks of those numbers, ascending, as they stand in the file: one stretch is read at once.
+
+        Raises:
+            TableCorrupt: the file was cut off meanwhile, or cannot be read; the message names the block.
+        """
         if len(numbers) == 1:
             begin, end = self.place(number := int(numbers[0]))
-            return Encoded(
-                self._view[begin:end].tobytes(), np.array([end - begin], np.uint32), self._checks[number:][:1]
-            )
+            return Encoded(self._read(begin, end), np.array([end - begin], np.uint32), self._checks[number:][:1])
         begins = np.where(numbers > 0, self._ends[numbers - 1], 0)
         ends = self._ends[numbers]
         breaks = np.flatnonzero(begins[1:] != ends[:-1])
         starts = begins[np.concatenate(([0], breaks + 1))] + self._start
         stops = ends[np.concatenate((breaks, [len(numbers) - 1]))] + self._start
-        data = b"".join(self._view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True))
+        data = b"".join(map(self._read, starts.tolist(), stops.tolist()))
         return Encoded(data, (ends - begins).astype(np.uint32), self._checks[numbers].astype(np.uint32))
+
+    def _read(self, begin: int, end: int) -> bytes:
+        try:
+            data = os.pread(self._file, end - begin, begin)
+        except OSError as error:
+            raise self._unreadable(begin, str(error)) from error
+        if len(data) < end - begin:
+            raise self._unreadable(begin + len(data), "the file was cut off there while it was open")
+        return data
+
+    def _unreadable(self, place: int, reason: str) -> TableCorrupt:
+        return self.corrupt(int(np.searchsorted(self._ends, place - self._start, "right")), reason)
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint64], Sizes, Checks]:
         """Where the blocks of those numbers, at least one, begin in the file, and their sizes and checks."""
@@ -264,8 +276,7 @@ class Container:
     def will_need(self, first: int, last: int) -> None:
         """Have the blocks of those numbers read from disk while something else is done."""
         begin, end = self.place(first)[0], self.place(last)[1]
-        begin -= begin % mmap.PAGESIZE
-        self._map.madvise(mmap.MADV_WILLNEED, begin, end - begin)
+        os.posix_fadvise(self._file, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
     def corrupt(self, block: int, reason: str) -> TableCorrupt:
         """The error that names a block of this file."""

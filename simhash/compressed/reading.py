@@ -1,7 +1,7 @@
 """A set of tables, opened to be asked: which fingerprints, records or pages are near these.
 
 `TableSet` answers for the same relation as an index does: what `Relation.matches` says of a page and any stored one.
-Its files are mapped and never written, so any number of threads and processes may share them.
+Its files are never written, so any number of threads and processes may share them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TableSet:
         return self.manifest.fingerprints + (self.manifest.digests or 0)
 
     def close(self) -> None:
-        """End its threads; the files are unmapped when nothing refers to them."""
+        """End its threads; its files are closed when nothing refers to them."""
         self._pool.shutdown()
 
     def __enter__(self) -> TableSet:

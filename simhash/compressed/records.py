@@ -154,7 +154,7 @@ class _Block:
 
 
 class RecordFile:
-    """A side file, mapped; see `Container` for what it raises."""
+    """A side file, open to be read; see `Container` for what it raises."""
 
     def __init__(self, path: Path, identity: bytes | None = None) -> None:
         self.file = Container(path, RECORDS, identity)

@@ -114,7 +114,7 @@ class Ranges:
 
 
 class TableFile:
-    """A table, mapped; see `Container` for what it raises."""
+    """A table, open to be read; see `Container` for what it raises."""
 
     def __init__(self, path: Path, identity: bytes | None = None) -> None:
         self.file = Container(path, TABLE, identity)
@@ -195,7 +195,8 @@ class TableFile:
             block, reason = error.args
             raise self.file.corrupt(int(numbers[block]), reason) from error
         except OSError as error:
-            raise TableCorrupt(f"{self.file.path}: cut off while it was open, or not to be read: {error}") from error
+            self.file.check_length()
+            raise TableCorrupt(f"{self.file.path} cannot be read: {error}") from error
         found, distances = (np.frombuffer(data[i], np.uint32).astype(np.int64) for i in (0, 2))
         return found, np.frombuffer(data[1], np.uint64).reshape(-1, arrays.words(self.width)), distances
 
