@@ -140,6 +140,11 @@ def _stamp(place: Path) -> tuple[int, int, int] | None:
 
 
 def _refuse_differences(tables: TableSet, profile: Mapping[str, object], relation: Relation) -> None:
+    if not tables.has_records:
+        raise IndexMismatch(
+            f"base {tables.directory} holds fingerprints alone: nobody knows whose they are. A base has records: build"
+            " it from verdicts or from an index's export"
+        )
     own = tables.relation
     differing = [
         name
@@ -152,5 +157,3 @@ def _refuse_differences(tables: TableSet, profile: Mapping[str, object], relatio
         differing.append("design (its k is smaller)")
     if differing:
         raise IndexMismatch(f"base {tables.directory} was made with another {', '.join(differing)} than the index")
-    if not tables.has_records:
-        raise IndexMismatch(f"base {tables.directory} holds fingerprints alone: nobody knows whose they are")
