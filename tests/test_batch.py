@@ -7,6 +7,7 @@ import threading
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ import zstandard
 
 from simhash.compressed import Batch
 from simhash.index import Entry, Record
-from tests.batches import differing, file_mode, fingerprints, lines, near_values, tables, written
+from tests.batches import differing, file_mode, fingerprints, lines, near_values, run, tables, written
 from tests.conftest import SAMPLE
 from tests.stream import ROOT, json_page, texts
 from tests.test_warc import http, record
@@ -104,6 +105,31 @@ def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(halves[2])
     batch(verdicts[1], existing=verdicts[:1])
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
+
+
+class Here:
+    """Does the tasks in this process, one after the other."""
+
+    cores = 2
+
+    def broadcast(self, value):
+        return SimpleNamespace(value=value, unpersist=lambda: None)
+
+    def run(self, function, tasks, stopping, on_progress):
+        return [function(task) for task in tasks]
+
+
+@pytest.mark.parametrize("order", ["as they came", "shuffled"])
+def test_the_oldest_match_counts_whichever_block_it_is_in(tmp_path, verdicts, monkeypatch, order):
+    monkeypatch.setattr("worker.batch.blocks.VERDICT_ROWS", 7)
+    unique = [verdict for verdict in lines(verdicts[0]) if verdict["seq"] and verdict["fingerprint"]][:20]
+    old = [unique[n % 20] | {"seq": 1 + n, "url": f"http://old/{n}", "observation": f"{n:032x}"} for n in range(100)]
+    if order == "shuffled":
+        Random(3).shuffle(old)
+    existing = written(tmp_path / "old.jsonl", [json.dumps(verdict).encode() for verdict in old])
+    new = written(tmp_path / "new.jsonl", [json.dumps(verdict).encode() for verdict in unique])
+    run(Here(), tmp_path, [new], existing=[existing])
+    assert [v["match"]["seq"] for v in lines(tmp_path / "out" / "verdicts.jsonl")] == [*range(1, 21)]
 
 
 def test_existing_pages_that_were_never_judged_count_as_they_are(batch, tmp_path):
@@ -257,12 +283,12 @@ def failing(work, marker: Path):
 
 
 def test_a_task_that_fails_is_tried_again_without_doubling(batch, tmp_path, halves, verdicts, monkeypatch):
-    markers = {stage: tmp_path / f"failed-{stage}" for stage in ("Sign", "Scan", "Pair")}
+    markers = {stage: tmp_path / f"failed-{stage}" for stage in ("Sign", "Scan", "Pair", "Link")}
     for stage, marker in markers.items():
         whole = getattr(job, stage)
         failed = partial(lambda whole, marker, *given: failing(whole(*given), marker), whole, marker)
         monkeypatch.setattr(job, stage, failed)
-    batch(verdicts[1], existing=verdicts[:1])
+    batch(verdicts[1], existing=verdicts[:1], clusters=True)
     assert {marker.read_bytes() for marker in markers.values()} == {b"twice"}
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == halves[2][1]
 

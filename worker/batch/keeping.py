@@ -58,11 +58,14 @@ class Every:
 
 
 class OldestProbe:
-    """Keeps, for each entry, the first probe that matches it.
+    """Keeps, for each entry, the first probe that matches it; who has one in a block wants none of the blocks after it.
 
     Args:
         entries: how many there are.
     """
+
+    _BEFORE = 0
+    """Older than any probe of this block."""
 
     def __init__(self, entries: int) -> None:
         self._best = np.full(entries, NO, np.uint32)
@@ -82,12 +85,16 @@ class OldestProbe:
         self._touched.append(np.unique(entries))
 
     def taken(self) -> tuple[Numbers, Numbers]:
-        """The entries that were matched, ascending, and their first probes; from here on it keeps anew."""
+        """The entries that were matched in this block, ascending, with their first probes; the next one follows."""
         entries = np.unique(np.concatenate([np.zeros(0, np.int64), *self._touched]))
         probes = self._best[entries].astype(np.int64)
-        self._best[entries] = NO
+        self._best[entries] = self._BEFORE
         self._touched = []
         return probes, entries
+
+    def forget(self) -> None:
+        """The next block may hold older probes than those before."""
+        self._best.fill(NO)
 
 
 class OldestEntries:

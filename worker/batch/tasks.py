@@ -203,14 +203,22 @@ class Scan:
         for block in blocks(piece, self.signing, counted):
             keys = block.columns(_compared(self.relation))
             _check_verifiers(keys, self.relation, piece.source.name)
+            if "seq" in block.names:
+                lowest, highest = _ages(block)
+                if lowest < last_seq:
+                    keeper.forget()
+                numbered, last_seq = True, max(last_seq, highest)
             for matches in _matches_in(block, keys, self, keeper, piece.source.name):
                 found = [oldest([*found, matches])]
-            if "seq" in block.names:
-                numbered = True
-                last_seq = max(last_seq, pc.max(block.columns(["seq"])["seq"]).as_py() or 0)
         with written(part_file(self.directory, "matches", number), MATCHES) as write:
             write(found[0])
         return Done(counted.rows, found[0].num_rows, 0, numbered, last_seq)
+
+
+def _ages(block: Block) -> tuple[int, int]:
+    """The lowest and the highest number of a block's pages; 0 where they have none."""
+    found = pc.min_max(block.columns(["seq"])["seq"]).as_py()
+    return found["min"] or 0, found["max"] or 0
 
 
 def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.Table:
