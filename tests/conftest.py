@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ from simhash import native
 from tests import batches
 from tests.backends import KINDS, Backend
 from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, running_valkey
+from tests.tables import lines_of, page
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchSummary
+from worker.cli.main import main
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 
@@ -99,6 +102,37 @@ def path_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         if shutil.which("cargo"):
             pytest.fail(f"cargo is here, but the kernel is not: {reason}; install again (pip install --editable .)")
         pytest.skip(f"no native kernel and no cargo to build it: {reason}")
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process: exit code, standard output, standard error."""
+
+    def run_here(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["simhash-dedup", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run_here
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path) -> Path:
+    """A file of 60 verdicts, every fifth a duplicate."""
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(lines_of(page(number, unique=number % 5 != 0) for number in range(1, 61)))
+    return path
+
+
+@pytest.fixture
+def archive(say: Callable[..., tuple[int, str, str]], verdicts: Path, tmp_path: Path) -> Path:
+    """Compressed tables of these verdicts."""
+    assert say("tables", "build", verdicts, "--out", tmp_path / "archive", "-q")[0] == 0
+    return tmp_path / "archive"
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Keys, files and sets of compressed tables, made for the tests; and what brute force finds in them."""
 
+import json
 from random import Random
 
 from hypothesis import strategies as st
@@ -96,3 +97,40 @@ def expected_pairs(queries, stored, parts, reach):
 
 def content(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+# What tables are built from by the command -----------------------------------------------------------------------
+
+
+def hex_lines(values, digits=16):
+    return "".join(f"{value:0{digits}x}\n" for value in values).encode()
+
+
+def page(number, unique=True, **fields):
+    random = Random(number)
+    empty = number % 7 == 0
+    made = {
+        "url": f"http://example.com/{number}",
+        "id": None,
+        "verdict": "unique" if unique else "duplicate",
+        "match": None,
+        "fingerprint": None if empty else f"{random.getrandbits(64):016x}",
+        "verifier": None if empty else f"{random.getrandbits(224):056x}",
+        "digest": f"text:{number:032x}",
+        "features": 100,
+        "profile": "default/1",
+        "seq": number if unique else None,
+        "fetched_at": "2026-06-01T00:00:00Z",
+        "observation": f"{random.getrandbits(128):032x}",
+        "source": {"topic": "pages", "partition": 0, "offset": number, "timestamp": 1_000_000 * number},
+    }
+    return made | fields
+
+
+def lines_of(pages):
+    return b"".join(json.dumps(one).encode() + b"\n" for one in pages)
+
+
+def all_of(directory):
+    tables = TableSet(directory)
+    return sorted(key for keys in tables.fingerprints() for key in arrays.to_ints(keys, tables.relation.design.bits))

@@ -1,97 +1,33 @@
-"""`simhash-dedup tables` as its users meet it: what goes in, what comes out, what is said when something is wrong."""
+"""`simhash-dedup tables` as its users meet it: what goes in, what comes out."""
 
 import gzip
 import io
 import json
+import re
 import signal
 import sys
-from pathlib import Path
+from itertools import groupby
 from random import Random
 
 import pytest
 import zstandard
 
 from simhash.compressed import TableSet
-from simhash.compressed import keys as arrays
 from simhash.index.interface import shortened
 from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.pages import flipped
 from tests.stream import until
+from tests.tables import all_of, hex_lines, lines_of, page
 from tests.test_cli import run, started
 from worker import verdict
 from worker.cli import tables as command
-from worker.cli.main import main
 from worker.designs import automatic_design
 from worker.table_source import bare_design
 
 RANDOM = Random(1)
 STORED = [RANDOM.getrandbits(64) for _ in range(3000)]
-
-
-@pytest.fixture
-def say(monkeypatch, capsys):
-    """Run a command in this process: exit code, standard output, standard error."""
-
-    def run_here(*arguments):
-        monkeypatch.setattr(sys, "argv", ["simhash-dedup", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capsys.readouterr()
-
-    return run_here
-
-
-def hex_lines(values, digits=16):
-    return "".join(f"{value:0{digits}x}\n" for value in values).encode()
-
-
-def page(number, unique=True, **fields):
-    random = Random(number)
-    empty = number % 7 == 0
-    made = {
-        "url": f"http://example.com/{number}",
-        "id": None,
-        "verdict": "unique" if unique else "duplicate",
-        "match": None,
-        "fingerprint": None if empty else f"{random.getrandbits(64):016x}",
-        "verifier": None if empty else f"{random.getrandbits(224):056x}",
-        "digest": f"text:{number:032x}",
-        "features": 100,
-        "profile": "default/1",
-        "seq": number if unique else None,
-        "fetched_at": "2026-06-01T00:00:00Z",
-        "observation": f"{random.getrandbits(128):032x}",
-        "source": {"topic": "pages", "partition": 0, "offset": number, "timestamp": 1_000_000 * number},
-    }
-    return made | fields
-
-
-def lines_of(pages):
-    return b"".join(json.dumps(one).encode() + b"\n" for one in pages)
-
-
-@pytest.fixture
-def verdicts(tmp_path):
-    """A file of 60 verdicts, every fifth a duplicate."""
-    path = tmp_path / "verdicts.jsonl"
-    path.write_bytes(lines_of(page(number, unique=number % 5 != 0) for number in range(1, 61)))
-    return path
-
-
-@pytest.fixture
-def archive(say, verdicts, tmp_path):
-    assert say("tables", "build", verdicts, "--out", tmp_path / "archive", "-q")[0] == 0
-    return tmp_path / "archive"
-
-
-def all_of(directory):
-    tables = TableSet(directory)
-    return sorted(key for keys in tables.fingerprints() for key in arrays.to_ints(keys, tables.relation.design.bits))
 
 
 # Building ----------------------------------------------------------------------------------------------------------
@@ -238,6 +174,19 @@ def test_a_stopped_build_says_so_and_goes_on(say, tmp_path, monkeypatch):
     assert not (out / "building").exists()
 
 
+def test_a_build_tells_where_it_is(say, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "LINE_SECONDS", 0.0)
+    path = tmp_path / "fingerprints"
+    path.write_bytes(hex_lines(STORED))
+    told = say("tables", "build", path, "--out", tmp_path / "out", "--memory", "8KiB")[2]
+    shares = [(stage, int(share)) for stage, share in re.findall(r"^(\w+): (\d+)%, [\d,]+$", told, re.MULTILINE)]
+    assert [stage for stage, _ in groupby(stage for stage, _ in shares)] == ["reading", "sorting", "checking"]
+    for stage in ("reading", "sorting"):
+        own = [share for each, share in shares if each == stage]
+        assert own == sorted(own)
+        assert own[-1] == 100
+
+
 def test_a_killed_build_goes_on_to_the_same_tables(tmp_path):
     path, out = tmp_path / "fingerprints", tmp_path / "out"
     path.write_bytes(hex_lines(STORED * 10))
@@ -319,82 +268,7 @@ def test_bare_tables_merge_into_any_design(say, tmp_path):
     assert "need records" in say(*merged, "--max-age", "1d")[2]
 
 
-# What is wrong -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "code", "message"),
-    [
-        (b"00ff\n00fg\n", [], 3, "in.txt, line 2: b'00fg' is no fingerprint of 4 hexadecimal digits, 16 bits"),
-        (b"\n00ff,http://a/\n", [], 3, "in.txt, line 2: b'00ff,http://a/' is no fingerprint: 2 to 64 hexadecimal"),
-        (b"f\n", [], 3, "in.txt, line 1: b'f' is no fingerprint: 2 to 64 hexadecimal digits"),
-        (b"0" * 65, [], 3, "in.txt, line 1"),
-        (b"00ff\n0x0f\n", [], 3, "line 2"),
-        (b"00ff\n0_0f\n", [], 3, "line 2"),
-        (b"00ff\n00fff\n", [], 3, "line 2"),
-        (b"1ff\n3ff\n", ["--bits", "9"], 3, "line 2"),
-        (b"{}\n", [], 3, "first line: neither a fingerprint, a verdict nor an export"),
-        (lines_of([page(1), {}]), [], 3, "in.txt, line 2: Object missing required field `url`"),
-        (lines_of([page(1), page(2, profile="x/1")]), [], 3, "line 2: a verdict of profile x/1, not default/1"),
-        (lines_of([page(1, profile="x/1")]), [], 3, "no profile is named 'x'"),
-        (lines_of([page(1, profile="default/9")]), [], 3, "has version 1 here, the verdicts have 9"),
-        (lines_of([page(1, seq=None)]), [], 3, "line 1: a unique page has a seq"),
-        (lines_of([page(1)]), ["--bits", "64"], 3, "leave --bits out"),
-        (lines_of([page(1)]), ["--profile", "x"], 2, "--profile: no profile is named 'x'"),
-        (lines_of([page(1)]), ["--design", "2c1"], 3, "guarantees 1 bits, profile default needs 3"),
-        (b"00ff\n", ["--design", "x"], 2, "--design: unknown design 'x'"),
-        (b"00ff\n", ["--memory", "x"], 2, "'x' is no number of bytes"),
-        (gzip.compress(b"00ff\n" * 1000, mtime=0)[:-20], [], 3, "in.txt"),
-    ],
-)
-def test_what_is_wrong_with_an_input_is_said_with_its_line(say, tmp_path, content, options, code, message):
-    path = tmp_path / "in.txt"
-    path.write_bytes(content)
-    ended, _, told = say("tables", "build", path, "--out", tmp_path / "out", *options)
-    assert message in told
-    assert "Traceback" not in told
-    assert ended == code
-
-
-def test_an_input_that_was_mended_is_built_where_it_failed_before(say, tmp_path):
-    path, build = tmp_path / "in.txt", ("tables", "build", tmp_path / "in.txt", "--out", tmp_path / "out")
-    path.write_bytes(b"00ff\n00fg\n")
-    assert say(*build)[0] == 3
-    path.write_bytes(b"00ff\n00f0\n")
-    assert say(*build)[0] == 0
-    assert all_of(tmp_path / "out") == [0xF0, 0xFF]
-
-
-def test_records_are_not_merged_into_tables_that_guarantee_less(say, archive, tmp_path):
-    code, _, told = say("tables", "merge", archive, "--out", tmp_path / "out", "--design", "2c1")
-    assert (code, "--design: 2c1 guarantees 1 bits, these tables 3" in told) == (2, True)
-
-
-def test_what_is_wrong_with_a_place_is_said(say, archive, verdicts, tmp_path):
-    assert "no such file" in say("tables", "build", tmp_path / "none", "--out", tmp_path / "o")[2].lower()
-    assert "is no regular file" in say("tables", "build", tmp_path, "--out", tmp_path / "o")[2]
-    assert "holds a set of tables already" in say("tables", "build", verdicts, "--out", archive)[2]
-    assert "is not empty" in say("tables", "build", verdicts, "--out", tmp_path)[2]
-    code, _, told = say("tables", "lookup", tmp_path, "00ff")
-    assert (code, "holds no compressed tables" in told) == (3, True)
-    assert "'00ff' is no fingerprint of these tables: 16" in say("tables", "lookup", archive, "00ff")[2]
-    assert "is no fingerprint of these tables" in say("tables", "lookup", archive, "\udcff" * 16)[2]
-    assert (
-        "line 1: neither a URL nor a takedown"
-        in say("tables", "merge", archive, "--out", tmp_path / "o", "--forget", verdicts)[2]
-    )
-
-
-def test_damage_is_told_with_file_and_block(say, archive):
-    path = Path(archive) / "table-02.sdt"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    code, found, _ = say("tables", "verify", archive)
-    assert code == 1
-    assert f"{path}: block 0 of 1 (bytes " in found
-    code, _, told = say("tables", "lookup", archive, "00" * 8)
-    assert (code, told.count("\n")) == (3, 1)
-    assert f"{path}: block 0 of 1" in told
+# Help --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["build", "merge", "lookup", "verify"])

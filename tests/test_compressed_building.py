@@ -1,17 +1,27 @@
 """Building and merging compressed tables: in bounded memory, killed anywhere, the same bytes whatever the way."""
 
+import json
+import os
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
+import numpy as np
 import pytest
+import xxhash
 
 from simhash import native
 from simhash.compressed import Effort, Holding, Plan, TableSet, build
 from simhash.compressed import keys as arrays
+from simhash.compressed.huffman import code_lengths
+from simhash.compressed.manifest import parts
 from simhash.compressed.merging import Merged, holding
 from simhash.compressed.reading import verifier_bytes
+from simhash.compressed.tables import TableFile
 from simhash.compressed.verifying import verify
 from simhash.errors import TableMismatch
+from simhash.hamming import first_difference
 from simhash.tables import design
 from tests.pages import banded, crowd, relation
 from tests.tables import PROFILE, SMALL, Listed, built, content, nothing
@@ -26,6 +36,36 @@ def test_kernel_and_numpy_write_the_same_bytes_whatever_the_memory(tmp_path, mon
     monkeypatch.setattr(native, "blocks", lambda: None)
     second = content(built(tmp_path / "b", pages, rule, SMALL).directory)
     assert first == second
+
+
+def test_the_code_of_each_table_is_huffmans_for_its_own_neighbours(tmp_path):
+    rule = replace(relation(design("6"), reach=12), bands=2)
+    tables = built(tmp_path / "set", banded(crowd(300, Random(6)), 2, Random(7)), rule)
+    codes = []
+    for part in parts(rule):
+        table = TableFile(tables.directory / part.name)
+        keys = arrays.to_ints(np.concatenate(list(table.chunks())), part.width)
+        differences = [first_difference(a, b, part.width) for a, b in pairwise(keys)]
+        counts = Counter(part.width if h is None else h for h in differences)
+        codes.append(table.file.header.extra)
+        assert codes[-1] == bytes(code_lengths([counts[h] for h in range(part.width + 1)]))
+    assert len(set(codes)) > len(codes) // 2
+
+
+def test_the_manifest_says_what_the_set_is(tmp_path):
+    rule = replace(relation(design("4"), reach=12), bands=1)
+    pages = banded(crowd(120, Random(8)), 1, Random(9))
+    directory = built(tmp_path / "set", pages, rule).directory
+    said = json.loads((directory / "manifest.json").read_bytes())
+    short = sum(page.fingerprint is None for page in pages)
+    assert (said["fingerprints"], said["records"], said["digests"]) == (120 - short, 120 - short, short)
+    assert (said["format"], said["profile"]) == (1, PROFILE)
+    wanted = {"reach": 12, "verifier_reach": 14, "verifier_bits": 64, "bands": 1}
+    assert said["relation"] == wanted | {"design": rule.design.describe()}
+    for file in said["files"]:
+        content = (directory / file["name"]).read_bytes()
+        assert (file["bytes"], file["checksum"]) == (len(content), xxhash.xxh3_128_hexdigest(content))
+    assert {file["name"] for file in said["files"]} | {"manifest.json"} == set(os.listdir(directory))
 
 
 class KilledError(Exception):

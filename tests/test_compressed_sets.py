@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash import native
-from simhash.compressed import Effort, Holding, Plan, TableSet, build
+from simhash.compressed import Effort, Holding, Plan, TableSet, build, reading
 from simhash.compressed import keys as arrays
 from simhash.compressed.reading import ARRAYS_FROM, verifier_bytes
+from simhash.compressed.tables import TableFile
 from simhash.compressed.verifying import verify
 from simhash.errors import TableMismatch
 from simhash.index import IndexSpec
@@ -200,3 +202,30 @@ def test_queries_of_many_threads_are_answered_alike(tmp_path):
         found = list(threads.map(lambda at: tables.matches(pages[at : at + 40]), range(0, 300, 40)))
     assert [match for some in found for match in some] == tables.matches(pages)
     assert np.array_equal(next(tables.fingerprints()), next(tables.fingerprints()))
+
+
+def test_tables_are_probed_at_the_same_time(tmp_path, monkeypatch):
+    """Each of two waits for the other: one after the other they would wait for ever."""
+    both, probe = Barrier(2), reading.probe
+
+    def probe_with_another(*arguments):
+        both.wait(60)
+        return probe(*arguments)
+
+    stored = fingerprints(100, Random(31))
+    rule = relation(design("4"), 3, None)
+    directory = built(tmp_path / "set", stored, rule).directory
+    monkeypatch.setattr(reading, "probe", probe_with_another)
+    found = TableSet(directory, threads=2).near(arrays.from_ints(stored, 64))
+    assert sorted(pairs(found)) == expected_pairs(stored, stored, rule.design, 3)
+
+
+def test_the_disk_is_asked_for_the_blocks_of_all_tables_before_the_first_is_read(tmp_path, monkeypatch):
+    """One fingerprint alone: its tables wait for the disk together."""
+    calls = []
+    for name in ("will_need", "within"):
+        whole = getattr(TableFile, name)
+        monkeypatch.setattr(TableFile, name, lambda *given, name=name, whole=whole: calls.append(name) or whole(*given))
+    stored = fingerprints(100, Random(32))
+    built(tmp_path / "set", stored, relation(design("6"), 3, None)).near(arrays.from_ints(stored[:1], 64))
+    assert calls == ["will_need"] * 6 + ["within"] * 6
