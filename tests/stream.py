@@ -16,6 +16,8 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.pages import address
+
 ROOT = Path(__file__).parent.parent
 WAIT_SECONDS = 240.0
 """Longest wait for a condition; every wait ends as soon as its condition holds."""
@@ -32,10 +34,15 @@ def until(condition: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS
 
 
 def texts(count: int, random: Random, words: int = 150) -> list[str]:
-    """Pages in chains of near-duplicates: most are an earlier one with a few words changed."""
+    """Pages in chains of near-duplicates: most are an earlier one with a few words changed, some are short copies."""
     vocabulary = [f"{random.choice('bcdfgklmnprst')}{random.choice('aeiou')}{n}" for n in range(3000)]
     pages: list[list[str]] = []
+    short = [[random.choice(vocabulary) for _ in range(size)] for size in (0, 1, 2, 3)]
+    found: list[list[str]] = []
     for _ in range(count):
+        if pages and random.random() < 0.1:
+            found.append(random.choice(short))
+            continue
         if pages and random.random() < 0.7:
             page = list(random.choice(pages))
             for at in random.sample(range(words), random.choice([0, 1, 2, 4])):
@@ -43,12 +50,13 @@ def texts(count: int, random: Random, words: int = 150) -> list[str]:
         else:
             page = [random.choice(vocabulary) for _ in range(words)]
         pages.append(page)
-    return [" ".join(page) for page in pages]
+        found.append(page)
+    return [" ".join(page) for page in found]
 
 
 def json_page(number: int, text: str) -> tuple[bytes, bytes]:
     """Key and value of a page."""
-    url = f"http://example.com/{number}"
+    url = address(number)
     return url.encode(), json.dumps({"url": url, "id": str(number), "text": text}).encode()
 
 

@@ -365,7 +365,14 @@ def assert_no_two_match(verdicts):
     """Of the pages that were called unique since the base."""
     rule = Relation(design("6"), DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
     pages = [
-        Entry(bytes(16), None, int(v["fingerprint"], 16), int(v["verifier"], 16), v["digest"], v["url"])
+        Entry(
+            bytes(16),
+            None,
+            v["fingerprint"] and int(v["fingerprint"], 16),
+            v["verifier"] and int(v["verifier"], 16),
+            v["digest"],
+            v["url"],
+        )
         for v in verdicts
     ]
     assert not [(a.url, b.url) for n, a in enumerate(pages) for b in pages[:n] if rule.matches(a, b)]

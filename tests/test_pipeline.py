@@ -138,8 +138,8 @@ def test_a_topic_of_small_messages_takes_many(kafka_server, redis_server, index,
     """All of a batch together is larger than the topic takes at once."""
     small = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"unique_topic": f"{name}.unique"})
     small.create(max_message_bytes="5000")
-    small.send([json_page(n, text) for n, text in enumerate(texts(16, Random(5)))])
-    run(small, index, 16)
+    small.send([json_page(n, text) for n, text in enumerate(texts(32, Random(5)))])
+    run(small, index, 32)
     found = [v["url"].encode() for v in small.verdicts() if v["verdict"] == "unique"]
     assert len(found) > 5
     assert [row.key for row in small.committed(f"{name}.unique")] == found
