@@ -1,5 +1,7 @@
 """The bytes of the stored layout: what is packed comes back, in as few bytes as promised."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +10,7 @@ from simhash.errors import DesignError, IndexMismatch
 from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation
 from simhash.index.layout import Layout, bucket_bits
 from simhash.index.opening import existing_index, open_index
-from simhash.index.tail import URL_HEADS, packed
-from simhash.index.tail import unpacked as unpacked_tail
+from simhash.index.tail import URL_HEADS, packed, unpacked
 from simhash.tables import NAMES, design
 from tests.pages import relation
 
@@ -20,7 +21,7 @@ urls = st.builds(str.__add__, st.sampled_from(URL_HEADS), text)
 
 @given(urls, st.none() | text, st.none() | times, st.booleans())
 def test_what_a_tail_tells_comes_back(url, id_, fetched_at, raw):
-    assert unpacked_tail(packed(url, id_, fetched_at, raw)) == (url, id_, fetched_at, raw)
+    assert unpacked(packed(url, id_, fetched_at, raw)) == (url, id_, fetched_at, raw)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_what_a_tail_tells_comes_back(url, id_, fetched_at, raw):
 def test_a_fetch_time_is_four_bytes_or_as_it_came(fetched_at, size):
     data = packed("x", None, fetched_at, False)
     assert len(data) == 1 + size + 1
-    assert unpacked_tail(data).fetched_at == fetched_at
+    assert unpacked(data).fetched_at == fetched_at
 
 
 def test_the_beginning_of_a_url_takes_no_bytes():
@@ -56,34 +57,28 @@ def layout_of(name_of_design, bands=0, bucket=4, bits=64):
 @given(st.integers(0, 2**64 - 1), st.sampled_from(NAMES))
 def test_a_fingerprint_comes_back_from_its_place_in_each_table(fingerprint, name_of_design):
     layout = layout_of(name_of_design)
-    for number in range(len(layout.spec.relation.design.tables)):
-        field, member = layout.place(number, fingerprint)
-        assert layout.fingerprint_at(field, member) == fingerprint
-        assert layout.shape_of(field).size == len(member)
+    for table in layout.spec.relation.design.tables:
+        bucket, score, member = layout.place(table, fingerprint)
+        assert layout.fingerprint_at(table, bucket, score, member) == fingerprint
+        assert layout.fingerprint_at(table, bucket, score, member + b"%d" % score) == fingerprint
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1), st.sampled_from([1, 11, 16, 28]))
-def test_a_fingerprint_comes_back_from_its_place_in_a_band(fingerprint, key, bucket):
-    layout = layout_of("11", 3, bucket)
-    field, member = layout.band_place(2, key, fingerprint)
-    assert layout.fingerprint_at(field, member) == fingerprint
-    assert layout.shape_of(field) == layout.band_shape
-    assert layout.band_place(2, 0, fingerprint) is None
-
-
-@pytest.mark.parametrize("field", [b"", b"\x00", b"\x0a\x00", b"\x83\x00", b"\x00\x00\x00", b"\xff\x00"])
-def test_what_is_no_bucket_has_no_shape(field):
-    assert layout_of("10", 3).shape_of(field) is None
+def unpacked_places(layout, packed_places):
+    """What the script's struct.unpack makes of them, in Python's words."""
+    sizes = [int(size) for size in layout.places.struct.split("c")[1:]]
+    return struct.unpack("".join(f"{size}s" for size in sizes), packed_places)
 
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from([*NAMES, "1c1"]), st.sampled_from([11, 16]))
 def test_all_places_at_once_are_those_of_each_table(fingerprint, name_of_design, bucket):
     layout = layout_of(name_of_design, bucket=bucket)
-    tables = range(len(layout.spec.relation.design.tables))
-    records, fields, members = layout.places.packed(layout.key_of(fingerprint))
-    assert f"{layout.records_start}{records:0{layout.digits}x}" == layout.records(fingerprint)
-    places = [layout.place(number, fingerprint) for number in tables]
-    assert (fields, members) == (b"".join(f for f, _ in places), b"".join(m for _, m in places))
+    tables = layout.spec.relation.design.tables
+    key, *places = unpacked_places(layout, layout.places.packed(layout.key_of(fingerprint)))
+    assert key.decode() == layout.records(fingerprint)
+    heads, members = places[: 2 * len(tables)], places[2 * len(tables) :]
+    for i, table in enumerate(tables):
+        name, score, member = layout.place(table, fingerprint)
+        assert (heads[2 * i].decode(), int(heads[2 * i + 1]), members[i]) == (layout.table(i) + name, score, member)
 
 
 @given(st.binary(min_size=16, max_size=16), st.booleans(), st.integers(0, 2**160 - 1))
@@ -128,5 +123,5 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(client, name):
     open_index(client, name, {}, rule, 1000)
     client.hset(f"{name}:meta", "format", 1)
     for opened in (lambda: existing_index(client, name), lambda: open_index(client, name, {}, rule, 1000)):
-        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 3: rebuild it"):
+        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 2: rebuild it"):
             opened()

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from simhash.index.buckets import OUTGROWN, members_in, times_in
 from simhash.index.inside import Inside
 from simhash.index.interface import Record
-from simhash.index.layout import FIRST_BAND, OBSERVATION_BYTES, OFFSET_BYTES
+from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES
 from simhash.index.spots import KeyName, Spot, band_spots, key_name, owner, table_spots
 from simhash.index.walking import DIGEST_BYTES, UNREADABLE, Stretch, parsed_stretch, records_of, walk
 
@@ -36,7 +35,7 @@ ATTEMPTS = 50
 """Readings of a record that changes under the reader."""
 WALKS = 3
 """Walks along a log from which records are being removed out of turn."""
-SHORT_ENCODINGS = (b"listpack", b"ziplist")
+SHORT_ENCODINGS = (b"listpack", b"ziplist", b"quicklist")
 _ANSWER_HEAD = 5
 """Bytes of a journalled answer before the decision: candidates, and its kind."""
 
@@ -228,7 +227,7 @@ class _Checker(Checker):
             if name is None:
                 self._report("key", f"{key.decode(errors='replace')} is no key of an index")
                 continue
-            if name.kind in "+rx" and isinstance(encoding, bytes):
+            if name.kind in "tbrx" and isinstance(encoding, bytes):
                 self.found.long_buckets += encoding not in SHORT_ENCODINGS
             self._check_key(key, name)
         self._progress(self.found)
@@ -239,11 +238,8 @@ class _Checker(Checker):
                 self._check_records(key, self._fields(key))
             case "x":
                 self._check_digests(key, self._fields(key))
-            case "t":
-                for field, bucket in self._fields(key):
-                    self._check_bucket(field, bucket)
-            case "+":
-                self._check_outgrown(key.decode(), name.field)
+            case "t" | "b":
+                self._check_bucket(key.decode(), name)
             case "j":
                 self._check_entries(key)
 
@@ -292,9 +288,9 @@ class _Checker(Checker):
                 spots += [(fingerprint, spot) for spot in own]
         with self._client.pipeline(transaction=False) as pipe:
             for _, spot in spots:
-                pipe.hget(self._layout.tables, spot.field)
-            buckets = pipe.execute()
-        suspects = [one for one, bucket in zip(spots, buckets, strict=True) if _times(bucket, one[1].member) != 1]
+                pipe.zscore(spot.key, spot.member)
+            scores = pipe.execute()
+        suspects = [each for each, score in zip(spots, scores, strict=True) if score != each[1].score]
         for fingerprint in dict.fromkeys(fingerprint for fingerprint, _ in suspects):
             self._check_fingerprint(fingerprint)
 
@@ -317,50 +313,32 @@ class _Checker(Checker):
         for spot, times in zip(spots, standing, strict=True):
             invariant = "member" if spot in tables else "band"
             if times != 1:
-                self._report(invariant, f"{name.hex()} stands {'twice' if times else 'not'} in {spot.field.hex()}")
+                where = f"{spot.key} with score {spot.score}"
+                self._report(invariant, f"{name.hex()} stands {'twice' if times else 'not'} in {where}")
 
     def _standing(self, name: bytes, spots: Sequence[Spot]) -> tuple[bytes | None, list[int]]:
         """The records' field, and how often each spot is taken, in one step."""
         with self._client.pipeline(transaction=True) as pipe:
             pipe.hget(self._hash_of(name), name)
             for spot in spots:
-                pipe.hget(self._layout.tables, spot.field)
-                pipe.zscore(self._layout.outgrown(spot.field), spot.member)
-            value, *found = pipe.execute()
-        pairs = zip(spots, found[::2], found[1::2], strict=True)
-        return value, [_times(bucket, spot.member) + (score is not None) for spot, bucket, score in pairs]
+                for form in spot.forms:
+                    pipe.zscore(spot.key, form)
+            value, *scores = pipe.execute()
+        pairs = zip(scores[::2], scores[1::2], strict=True)
+        return value, [(a == s.score) + (b == s.score) for s, (a, b) in zip(spots, pairs, strict=True)]
 
-    def _check_bucket(self, field: bytes, bucket: bytes) -> None:
-        if bucket == OUTGROWN:
-            return  # it is looked at under its own key
-        shape = self._layout.shape_of(field)
-        try:
-            if shape is None:
-                raise ValueError("no table or band has such a bucket")
-            self._check_members(field, members_in(bucket, shape.size))
-        except ValueError as error:
-            self._report("orphan", f"bucket {field.hex()} cannot be read: {error}")
-
-    def _check_outgrown(self, key: str, field: bytes) -> None:
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(self._layout.tables, field)
-            pipe.exists(key)
-            bucket, there = pipe.execute()
-        if there and bucket != OUTGROWN:
-            self._report("orphan", f"{key} is there, though its bucket did not outgrow its string")
-            return
-        self._check_members(field, [member for member, _ in self._client.zscan_iter(key, count=FIELDS_AT_ONCE)])
-
-    def _check_members(self, field: bytes, members: Sequence[bytes]) -> None:
-        owners = [owner(self._layout, Spot(field, member)) for member in members]
+    def _check_bucket(self, key: str, name: KeyName) -> None:
+        members = list(self._client.zscan_iter(key, count=FIELDS_AT_ONCE))
+        owners = [owner(self._layout, name, score, member) for member, score in members]
         self.found.members += len(members)
         fields = self._fields_of(owners)
-        for member, fingerprint in zip(members, owners, strict=True):
+        for (member, score), fingerprint in zip(members, owners, strict=True):
             if fingerprint is None:
-                self._report("orphan", f"{member.hex()} in bucket {field.hex()} is no member")
-            elif not self._accounts_for(fields[fingerprint], fingerprint, Spot(field, member)):
-                self._check_orphan(Spot(field, member), fingerprint)
-        for fingerprint, count in Counter(owners).items():
+                self._report("orphan", f"{member.hex()} in {key}, score {score:g}, is no member")
+            elif not self._accounts_for(fields[fingerprint], fingerprint, name, key, score):
+                self._check_orphan(key, name, member, score, fingerprint)
+        times = Counter(zip(owners, (score for _, score in members), strict=True))
+        for (fingerprint, _), count in times.items():
             if count > 1 and fingerprint is not None:
                 self._check_fingerprint(fingerprint)
 
@@ -371,25 +349,24 @@ class _Checker(Checker):
                 pipe.hget(self._layout.records(fingerprint), self._layout.key_of(fingerprint))
             return dict(zip(wanted, pipe.execute(), strict=True))
 
-    def _accounts_for(self, value: bytes | None, fingerprint: int, spot: Spot) -> bool:
+    def _accounts_for(self, value: bytes | None, fingerprint: int, name: KeyName, key: str, score: float) -> bool:
         """Whether the records in a field are why this fingerprint stands there."""
-        if not value or spot.field[0] < FIRST_BAND:
+        if not value or name.kind == "t":
             return bool(value)
         try:
-            return spot in band_spots(self._layout, fingerprint, self._layout.records_in(value))
+            spots = band_spots(self._layout, fingerprint, self._layout.records_in(value))
         except UNREADABLE:
             return True  # reported where the record lies
+        return any(spot.key == key and spot.score == score for spot in spots)
 
-    def _check_orphan(self, spot: Spot, fingerprint: int) -> None:
+    def _check_orphan(self, key: str, name: KeyName, member: bytes, score: float, fingerprint: int) -> None:
         own = self._layout.key_of(fingerprint)
         with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(self._layout.tables, spot.field)
-            pipe.zscore(self._layout.outgrown(spot.field), spot.member)
+            pipe.zscore(key, member)
             pipe.hget(self._layout.records(fingerprint), own)
-            bucket, score, value = pipe.execute()
-        there = _times(bucket, spot.member) or score is not None
-        if there and not self._accounts_for(value, fingerprint, spot):
-            self._report("orphan", f"{own.hex()} stands in {spot.field.hex()} without a record that belongs there")
+            now, value = pipe.execute()
+        if now == score and not self._accounts_for(value, fingerprint, name, key, score):
+            self._report("orphan", f"{own.hex()} stands in {key} without a record that belongs there")
 
     # Journals --------------------------------------------------------------------------------------------------------
 
@@ -402,8 +379,3 @@ class _Checker(Checker):
             return mark, bool(there)
 
         self._check_journal(key.decode(), self._fields(key), again)
-
-
-def _times(bucket: bytes | None, member: bytes) -> int:
-    """How often a member stands in a bucket's string."""
-    return times_in(bucket, member) if bucket else 0

@@ -1,26 +1,28 @@
 """How an index lies in Redis: key names, and the bytes of records, pages and answers. No connection lives here.
 
-    key                          type    holds
-    ns:meta                      HASH    format, generation, the spec, seq (last given), documents; how hot buckets are:
-                                         most_candidates that a page met, cuts (calls that ended early for them), crowds
-                                         (pages that met too many for one call)
-    ns:t                         HASH    all buckets of tables and bands: table or band, top b bits -> members
-    ns:t:<field, hex>            ZSET    the members of a bucket that outgrew its string
-    ns:r:<top b bits, hex>       HASH    fingerprint -> its record, or its records
-    ns:x:<top b bits, hex>       HASH    tagged digest -> record, for pages without a fingerprint
-    ns:log                       LIST    fingerprint or tagged digest of each record, oldest first: one for each seq
-    ns:j:<topic>:<partition>     HASH    journal: offset -> observation and answer; "mark" -> the committed offset
+    key                          type  holds
+    ns:meta                      HASH  format, generation, the spec, seq (last given), documents; how hot buckets are:
+                                       most_candidates that a page met, cuts (calls that ended early for them), crowds
+                                       (pages that met too many for one call)
+    ns:t<i>:<top b bits, hex>    ZSET  fingerprints as table i permutes them: score bits b..p, member the bits behind p
+    ns:b<i>:<top b bits, hex>    ZSET  band keys i: score the next 7 bits of the key, member the fingerprint
+    ns:r:<top b bits, hex>       HASH  fingerprint -> its record, or its records
+    ns:x:<top b bits, hex>       HASH  tagged digest -> record, for pages without a fingerprint
+    ns:log                       LIST  fingerprint or tagged digest of each record, oldest first: one entry for each seq
+    ns:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset
 
     record   seq 6 | inserted ms 6 | observation 8 | verifier | digest 8 | tail           of a fingerprint
              seq 6 | inserted ms 6 | observation 8 | tail                                 of a tagged digest
     records  255 | length 2 | record | length 2 | record ...                             two and more of a fingerprint
 
 Integers are big-endian; the tail (URL, id, fetch time) is in `tail`. Members carry nothing but the rest of their key: a
-fingerprint names its record. How a bucket holds them is told in `buckets`. A verifier has no bytes where the relation
-has none; its band keys are its last bytes.
+fingerprint names its record. A sorted set has each member once: where two entries of a bucket differ in their scores
+alone, the later one's member has its score in decimal behind it, which readers cut off. A verifier has no bytes where
+the relation has none; its band keys are its last bytes.
 
-Bucket bits b are chosen so that a bucket holds 14 to 28 members: many enough that its place costs little, few enough to
-be read and written whole, which is what a page does in each table.
+Bucket bits b are chosen so that a bucket holds 34 to 68 entries and stays one listpack, which is what makes the tables
+small: one key per full prefix would cost ten times as much. A score is a double, exact for integers up to 53 bits: a
+whole fingerprint does not fit, bits b..p do, and an integer of up to 12 bits takes 2 or 3 bytes of a listpack.
 
 The last entry of the log is that of the last `seq` given, and none is missing: so an entry's number is its place, and
 need not be written. Who removes a record out of turn leaves its entry, which is passed over when it is the oldest.
@@ -30,14 +32,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from simhash.errors import DesignError
-from simhash.index.buckets import MOST_BYTES
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
 from simhash.index.lua import expression
-from simhash.index.places import Place, Places
+from simhash.index.places import Column, Place, Places
 from simhash.index.tail import packed, unpacked
 from simhash.sketch import BAND_BITS
 from simhash.tables import Design, Table
@@ -46,23 +47,20 @@ OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
 SEVERAL = b"\xff"
 """How the records of a fingerprint begin when there are two and more; one begins with its seq, which is smaller."""
-ENTRIES_PER_BUCKET = 20
-"""Aim for b: 14 to 28 members in a bucket. With twice as many a document takes about 12 bytes less (6 tables, 3 bands,
-record) and its call more time: Lua reads every byte of a string that it is given."""
-FIRST_BAND = 128
-"""What the fields of the first band begin with, those of the first table with 0."""
+ENTRIES_PER_BUCKET = 48
+"""Aim for b: 34 to 68 entries keep a bucket one listpack, which is cheap to read and write. With half as many a
+document takes 11 to 17 bytes more (6 tables, 3 bands, record) and its call no less time."""
 MAX_SCORE_BITS = 53
-"""The score of a sorted set is a double."""
-BAND_SCORE_BITS = 8
-"""Bits of a band key behind b. Of other keys that share b + 8 bits with a page's own, a bucket of 20 members holds one
-in thirteen: they are compared and found wanting."""
+BAND_SCORE_BITS = 7
+"""Bits of a band key behind b: the most that a listpack holds in one byte. Of other keys that share b + 7 bits with a
+page's own, a bucket of 48 entries holds one in two or three: they are compared and found wanting."""
 
 _TAGS = {"text": b"t", "raw": b"r"}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
 
 
 def bucket_bits(capacity: int, design: Design) -> int:
-    """b for `capacity` documents: log2(n / 20), at most the shortest prefix and 32 bits, at least 1.
+    """b for `capacity` documents: log2(n / 48), at most the shortest prefix and 32 bits, at least 1.
 
     Raises:
         DesignError: the prefixes are so long that what is behind b does not fit into a score.
@@ -77,17 +75,22 @@ def bucket_bits(capacity: int, design: Design) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the members of a kind of bucket are.
-
-    Attributes:
-        bucket: bits that name the bucket, in front of the members'.
-        score: bits that a member begins with and shares with all that a probe is to find.
-        size: bytes of a member.
-    """
+    """Of which sizes the entries of a table are, in bits: bucket, score and member follow each other in the permuted
+    fingerprint."""
 
     bucket: int
     score: int
-    size: int
+    member: int
+
+    @property
+    def score_digits(self) -> int:
+        """Decimal digits of the largest score."""
+        return len(str((1 << self.score) - 1))
+
+    @property
+    def member_bytes(self) -> int:
+        """Bytes of a member; one even where no bits are left for it."""
+        return max(1, math.ceil(self.member / 8))
 
 
 class Layout:
@@ -110,25 +113,16 @@ class Layout:
         self.digits = math.ceil(b / 4)
         verifier_bits = 0 if relation.verifier_reach is None else relation.verifier_bits + BAND_BITS * relation.bands
         self.verifier_bytes = verifier_bits // 8
-        self._rest_bits = self.bits - b
-        self._member_bytes = max(2, math.ceil(self._rest_bits / 8))
-        self._spare = 8 * self._member_bytes - self._rest_bits  # bits behind the member, left 0
-        self.band_shape = Shape(b, min(BAND_SCORE_BITS, BAND_BITS - b), 1 + self.fingerprint_bytes)
+        self.band_shape = Shape(b, min(BAND_SCORE_BITS, BAND_BITS - b), self.bits)
         self._tables = relation.design.tables
         self._tail_at = 2 * STORED_BYTES + self.verifier_bytes
-        self._bucket_bytes = math.ceil(b / 8)
-        self._field_bytes = 1 + self._bucket_bytes
+        self._bands = "".join(self._band_format(i) for i in range(relation.bands))
         self._to_band_bucket, self._band_mask = BAND_BITS - b, (1 << self.band_shape.score) - 1
         self._to_band_score = self._to_band_bucket - self.band_shape.score
-        self.tables = f"{self.keys}:t"
-        self.places = Places(
-            self.bits,
-            len(self._tables),
-            self._bucket_bytes,
-            self._member_bytes,
-            lambda fingerprint: fingerprint >> self._rest_bits,
-            lambda fingerprint: [self._place(table, fingerprint) for table in self._tables],
-        )
+        columns = [Column(self.records_start, self.digits)]
+        for i, shape in enumerate(map(self.shape, self._tables)):
+            columns.append(Column(self.table(i), self.digits, shape.score_digits, shape.member_bytes))
+        self.places = Places(columns, self.bits, self._numbers)
 
     # Keys ----------------------------------------------------------------------------------------------------------
 
@@ -146,13 +140,13 @@ class Layout:
         """The journal of a partition."""
         return f"{self.name}:j:{partition.topic}:{partition.number}"
 
-    def field(self, kind: int, bucket: int) -> bytes:
-        """The field of a bucket; `kind`: the table's number, or `FIRST_BAND` and the band's."""
-        return bytes([kind]) + bucket.to_bytes(self._bucket_bytes)
+    def table(self, index: int) -> str:
+        """What the keys of a table's buckets start with."""
+        return f"{self.keys}:t{index}:"
 
-    def outgrown(self, field: bytes) -> str:
-        """The sorted set that holds the members of a bucket which outgrew its string."""
-        return f"{self.tables}:{field.hex()}"
+    def band(self, index: int) -> str:
+        """What the keys of a band's buckets start with."""
+        return f"{self.keys}:b{index}:"
 
     def bucket(self, value: int, bits: int) -> str:
         """The bucket, in hex, of a value of `bits` bits: its top b bits."""
@@ -173,42 +167,38 @@ class Layout:
         return fingerprint.to_bytes(self.fingerprint_bytes)
 
     def shape(self, table: Table) -> Shape:
-        """What the members of a table's buckets are."""
-        return Shape(self.spec.bucket_bits, table.prefix - self.spec.bucket_bits, self._member_bytes)
+        """How a table's permuted fingerprints are divided."""
+        return Shape(self.spec.bucket_bits, table.prefix - self.spec.bucket_bits, table.bits - table.prefix)
 
-    def place(self, number: int, fingerprint: int) -> tuple[bytes, bytes]:
-        """Field and member of a fingerprint in the table of that number."""
-        bucket, member = self._place(self._tables[number], fingerprint)
-        return self.field(number, bucket), member.to_bytes(self._member_bytes)
+    def place(self, table: Table, fingerprint: int) -> tuple[str, int, bytes]:
+        """Bucket (hex), score and member of a fingerprint in a table."""
+        bucket, score, member = self._place(table, fingerprint)
+        return f"{bucket:0{self.digits}x}", score, member.to_bytes(self.shape(table).member_bytes)
 
-    def band_place(self, number: int, key: int, fingerprint: int) -> tuple[bytes, bytes] | None:
-        """Field and member of a fingerprint by the band key of that number; None when it is no key."""
+    def band_place(self, key: int) -> tuple[str, int] | None:
+        """Bucket (hex) and score of a band key; None when it is no key."""
         if not key:
             return None
-        field = self.field(FIRST_BAND + number, key >> self._to_band_bucket)
-        return field, bytes([self._band_byte(key)]) + self.key_of(fingerprint)
+        score = key >> (BAND_BITS - self.spec.bucket_bits - self.band_shape.score)
+        return self.bucket(key, BAND_BITS), score & ((1 << self.band_shape.score) - 1)
 
-    def shape_of(self, field: bytes) -> Shape | None:
-        """What the members of the bucket of this field are; None: no bucket has such a field."""
-        band = field[0] - FIRST_BAND if len(field) == self._field_bytes else -1
-        if 0 <= band < self.spec.relation.bands:
-            return self.band_shape
-        return self.shape(self._tables[field[0]]) if -FIRST_BAND <= band < len(self._tables) - FIRST_BAND else None
-
-    def fingerprint_at(self, field: bytes, member: bytes) -> int:
-        """The inverse of `place` and `band_place`."""
-        if field[0] >= FIRST_BAND:
-            return int.from_bytes(member[1:])
-        rest = int.from_bytes(member) >> self._spare
-        return self._tables[field[0]].restore(int.from_bytes(field[1:]) << self._rest_bits | rest)
+    def fingerprint_at(self, table: Table, bucket: str, score: int, member: bytes) -> int:
+        """The inverse of `place`; the member as it is stored, so perhaps with its score behind it."""
+        shape = self.shape(table)
+        own = int.from_bytes(member[: shape.member_bytes])
+        permuted = (int(bucket, 16) << shape.score | score) << shape.member | own
+        return table.restore(permuted)
 
     def _place(self, table: Table, fingerprint: int) -> Place:
+        shape = self.shape(table)
         permuted = table.permute(fingerprint)
-        return permuted >> self._rest_bits, (permuted & (1 << self._rest_bits) - 1) << self._spare
+        head = permuted >> shape.member
+        return head >> shape.score, head & ((1 << shape.score) - 1), permuted & ((1 << shape.member) - 1)
 
-    def _band_byte(self, key: int) -> int:
-        """What is behind the bucket's bits of a band key, left-aligned in a byte."""
-        return (key >> self._to_band_score & self._band_mask) << 8 - self.band_shape.score
+    def _numbers(self, fingerprint: int) -> list[Place]:
+        """The places of a fingerprint: of its records, and in each table."""
+        records = (fingerprint >> (self.bits - self.spec.bucket_bits), 0, 0)
+        return [records, *(self._place(table, fingerprint) for table in self._tables)]
 
     # Records -------------------------------------------------------------------------------------------------------
 
@@ -260,24 +250,7 @@ class Layout:
             digest = tagged(entry.digest)
             return b"".join((head, body, digest, self.digests(digest).encode()))
         key, bands = self.key_of(entry.fingerprint), self.spec.relation.band_keys(entry.verifier)
-        bucket, fields, members = self.places.packed(key)
-        records = f"{self.records_start}{bucket:0{self.digits}x}".encode()
-        return b"".join(
-            (
-                head,
-                body,
-                key,
-                records,
-                fields,
-                *map(self._band_field, range(len(bands)), bands),
-                members,
-                bytes(map(self._band_byte, bands)),
-            )
-        )
-
-    def _band_field(self, number: int, key: int) -> bytes:
-        """The field by a band key; ones: it is no key."""
-        return self.field(FIRST_BAND + number, key >> self._to_band_bucket) if key else b"\xff" * self._field_bytes
+        return b"".join((head, body, key, self.places.packed(key), self._band_places(bands)))
 
     def answer(self, data: bytes, entry: Entry) -> Answer:
         """The script's answer for a page."""
@@ -315,10 +288,9 @@ class Layout:
     def for_script(self) -> str:
         """What scripts must know of the layout: Lua that stands before them, `layout` and `permutations()`."""
         relation = self.spec.relation
-        scores = [self.shape(table).score for table in self._tables] + [self.band_shape.score] * relation.bands
-        keys = f"c{len(self.records_start.encode()) + self.digits}"
-        keys += f"c{self._field_bytes}" * len(scores)
-        members = f"c{self._member_bytes}" * len(self._tables) + "c1" * relation.bands
+        bands = "".join(
+            f"c{len(self.band(i).encode()) + self.digits}c{self.band_shape.score_digits}" for i in range(relation.bands)
+        )
         layout = expression({
             "log": self.log,
             "records": self.records_start,
@@ -332,21 +304,14 @@ class Layout:
             "bucket_digits": self.digits,
             "prefixes": [table.prefix for table in self._tables],
             "radius": relation.design.radius,
-            "tables": self.tables,
-            "bands": relation.bands,
-            "first_band": FIRST_BAND,
-            "fingerprint_bytes": self.fingerprint_bytes,
-            "member_bytes": self._member_bytes,
-            "scores": scores,
-            "whole_bytes": [score // 8 for score in scores],
-            "units": [1 << 8 - score % 8 for score in scores],
-            "most_bytes": MOST_BYTES,
-            "places": f">c{self.fingerprint_bytes}{keys}{members}",
+            "bands": [self.band(i) for i in range(relation.bands)],
+            "band_score_bits": self.band_shape.score,
+            "places": f">c{self.fingerprint_bytes}{self.places.struct}{bands}",
         })  # fmt: skip
-        permutations = expression([self._permutation(table) for table in self._tables])
+        permutations = expression([self._permutation(i, table) for i, table in enumerate(self._tables)])
         return f"local layout = {layout}\nlocal function permutations() return {permutations} end\n"
 
-    def _permutation(self, table: Table) -> Mapping[str, object]:
+    def _permutation(self, index: int, table: Table) -> Mapping[str, object]:
         """What matches and removals need of a table: both permutations, as substrings (from 1) of a fingerprint."""
         at = {}
         position = 1
@@ -354,9 +319,29 @@ class Layout:
             at[block.start] = [position, position + block.width - 1]
             position += block.width
         return {
+            "key": self.table(index),
             "permute": [[block.start + 1, block.end] for block in table.blocks],
             "restore": [at[start] for start in sorted(at)],
         }
+
+    def _band_format(self, index: int) -> str:
+        score = f"%0{self.band_shape.score_digits}d"
+        return f"{self.band(index).replace('%', '%%')}%0{self.digits}x{score}"
+
+    def _band_places(self, keys: Sequence[int]) -> bytes:
+        """For each band key its key in Redis and its score, as text; dashes: there is no band key."""
+        if all(keys):
+            places: list[int] = []
+            for key in keys:
+                places += key >> self._to_band_bucket, key >> self._to_band_score & self._band_mask
+            return (self._bands % tuple(places)).encode()
+        return b"".join(self._band_text(i, key) for i, key in enumerate(keys))
+
+    def _band_text(self, index: int, key: int) -> bytes:
+        if not key:
+            return b"-" * (len(self.band(index).encode()) + self.digits + self.band_shape.score_digits)
+        bucket, score = key >> self._to_band_bucket, key >> self._to_band_score & self._band_mask
+        return (self._band_format(index) % (bucket, score)).encode()
 
 
 def tagged(digest: str) -> bytes:

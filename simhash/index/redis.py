@@ -44,7 +44,7 @@ CALL_WORK = 3500
 CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
-_PARTS = ("call", "bits", "records", "buckets", "retention", "judging", "crowds", "journals", "batch")
+_PARTS = ("call", "bits", "records", "retention", "judging", "crowds", "journals", "batch")
 
 
 class Known(NamedTuple):

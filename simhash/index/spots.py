@@ -7,28 +7,30 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simhash.index.interface import Record
-from simhash.index.layout import FIRST_BAND, Layout
+from simhash.index.layout import Layout
 
-_KEY = re.compile(r"(meta|log|t)|([rx]):([0-9a-f]+)|t:([0-9a-f]+)|j:(.+):(\d+)")
+_KEY = re.compile(r"(meta|log)|([rx]):([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
 
 
 class Spot(NamedTuple):
-    """Where a member should stand: the bucket's field, and the member."""
+    """Where a member should stand: sorted set, score, and the member itself (or it with its score behind it)."""
 
-    field: bytes
+    key: str
+    score: int
     member: bytes
+
+    @property
+    def forms(self) -> tuple[bytes, bytes]:
+        """The two ways in which the member may be written."""
+        return self.member, self.member + str(self.score).encode()
 
 
 class KeyName(NamedTuple):
-    """A key of an index, taken apart.
-
-    Attributes:
-        kind: 'meta', 'log', 't' (all buckets), '+' (a bucket that outgrew its string), 'r', 'x' or 'j'.
-        field: of a bucket.
-    """
+    """A key of an index, taken apart: its kind ('meta', 'log', 't', 'b', 'r', 'x', 'j'), and which of its kind."""
 
     kind: str
-    field: bytes = b""
+    number: int = 0
+    bucket: str = ""
 
 
 def key_name(layout: Layout, key: str) -> KeyName | None:
@@ -37,19 +39,24 @@ def key_name(layout: Layout, key: str) -> KeyName | None:
     found = _KEY.fullmatch(key.removeprefix(f"{start}:"))
     if found is None:
         return None
-    single, records, bucket, field, topic, _ = found.groups()
-    if single or topic:
-        return KeyName(single or "j")
-    if records:
-        return KeyName(records) if len(bucket) == layout.digits else None
-    name = KeyName("+", bytes.fromhex(field)) if len(field) % 2 == 0 else None
-    return name if name and layout.shape_of(name.field) else None
+    single, records, bucket, table, number, place, topic, _ = found.groups()
+    if single:
+        return KeyName(single)
+    if topic:
+        return KeyName("j")
+    name = KeyName(records, 0, bucket) if records else KeyName(table, int(number), place)
+    rule = layout.spec.relation
+    there_are = {"t": len(rule.design.tables), "b": rule.bands}.get(name.kind, 1)
+    return name if name.number < there_are and len(name.bucket) == layout.digits else None
 
 
 def table_spots(layout: Layout, fingerprint: int) -> list[Spot]:
     """Where a fingerprint stands in each table."""
-    tables = range(len(layout.spec.relation.design.tables))
-    return [Spot(*layout.place(number, fingerprint)) for number in tables]
+    spots = []
+    for number, table in enumerate(layout.spec.relation.design.tables):
+        bucket, score, member = layout.place(table, fingerprint)
+        spots.append(Spot(layout.table(number) + bucket, score, member))
+    return spots
 
 
 def band_spots(layout: Layout, fingerprint: int, records: Iterable[Record]) -> list[Spot]:
@@ -59,15 +66,22 @@ def band_spots(layout: Layout, fingerprint: int, records: Iterable[Record]) -> l
 
 def _bands(layout: Layout, fingerprint: int, record: Record) -> Iterator[Spot]:
     for number, key in enumerate(layout.spec.relation.band_keys(record.verifier)):
-        if place := layout.band_place(number, key, fingerprint):
-            yield Spot(*place)
+        if place := layout.band_place(key):
+            yield Spot(layout.band(number) + place[0], place[1], layout.key_of(fingerprint))
 
 
-def owner(layout: Layout, spot: Spot) -> int | None:
+def owner(layout: Layout, name: KeyName, score: float, member: bytes) -> int | None:
     """The fingerprint whose member this is; None when it can be nobody's."""
-    shape = layout.shape_of(spot.field)
-    if shape is None or len(spot.member) != shape.size:
+    own = layout.fingerprint_bytes if name.kind == "b" else _member_bytes(layout, name)
+    whole = int(score)
+    if score != whole or whole < 0 or len(member) < own or member[own:] not in (b"", str(whole).encode()):
         return None
-    fingerprint = layout.fingerprint_at(*spot)
-    is_own = spot.field[0] >= FIRST_BAND or layout.place(spot.field[0], fingerprint) == spot
-    return fingerprint if is_own else None
+    if name.kind == "b":
+        return int.from_bytes(member[:own])
+    table = layout.spec.relation.design.tables[name.number]
+    fingerprint = layout.fingerprint_at(table, name.bucket, whole, member)
+    return fingerprint if layout.place(table, fingerprint) == (name.bucket, whole, member[:own]) else None
+
+
+def _member_bytes(layout: Layout, name: KeyName) -> int:
+    return layout.shape(layout.spec.relation.design.tables[name.number]).member_bytes

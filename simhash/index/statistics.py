@@ -6,19 +6,16 @@ Buckets are looked at one in so many, at random: memory and entries of all are a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from simhash.index.inside import Inside
 from simhash.index.interface import Partition, Record
-from simhash.index.layout import FIRST_BAND, literal
 from simhash.index.walking import Stretch, stretch, walk
 
 LARGEST = 5
 AT_ONCE = 500
-SAMPLES = 1000
-"""Buckets by which Redis estimates the bytes of them all."""
 HASHES = ("records", "short", "log")
 
 
@@ -37,8 +34,7 @@ class Kind:
     Attributes:
         kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "journals" or "meta";
             on a cluster also "claims" (with the keys by which they meet), "gone", "barred" and "ledger".
-        keys, entries, bytes: of all of them, estimated where not all were looked at. Of tables and bands on one
-            primary, all of which lie under one key: buckets in place of keys, and their shares of its bytes.
+        keys, entries, bytes: of all of them, estimated where not all were looked at.
         looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
         largest: of those looked at, the ones with the most entries.
     """
@@ -132,6 +128,8 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
     layout = inside.layout
     most_candidates, cuts, crowds = inside.client.hmget(layout.meta, "most_candidates", "cuts", "crowds")
     starts = {
+        "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
+        "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
         "records": [layout.records_start],
         "short": [layout.digests_start],
     }
@@ -159,57 +157,12 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         crowds=int(crowds or 0),
         servers=(server(address, memory),),
         kinds=(
-            *_in_one_hash(inside, sample, random),
             *kinds,
             single("log", [layout.log], "llen", look),
             single("journals", journals, "hlen", look),
             single("meta", [layout.meta], "hlen", look),
         ),
         journals=tuple(_journals(inside, partitions)),
-    )
-
-
-def _in_one_hash(inside: Inside, sample: int, random: Random) -> list[Kind]:
-    """The buckets of tables, and those of bands, all of which are fields of one hash; its bytes by their members'."""
-    layout = inside.layout
-    rule = layout.spec.relation
-    kinds = [_fields("tables", inside, range(len(rule.design.tables)), sample, random)]
-    if rule.bands:
-        kinds.append(_fields("bands", inside, range(FIRST_BAND, FIRST_BAND + rule.bands), sample, random))
-    outgrown = [key.decode() for key in inside.client.scan_iter(f"{literal(layout.tables)}:*", count=1000)]
-    total = sum(size for _, _, size in _looked_at(inside, outgrown, "zcard"))
-    total += inside.client.memory_usage(layout.tables, samples=SAMPLES) or 0
-    members = sum(kind.bytes for kind in kinds)
-    shares = [round(total * kind.bytes / members) if members else 0 for kind in kinds[:-1]]
-    return [replace(kind, bytes=share) for kind, share in zip(kinds, [*shares, total - sum(shares)], strict=True)]
-
-
-def _fields(kind: str, inside: Inside, numbers: Sequence[int], sample: int, random: Random) -> Kind:
-    """All buckets of tables or bands; `bytes` are those of their members alone."""
-    layout, of = inside.layout, 1 << inside.layout.spec.bucket_bits
-    chosen: Sequence[int] = range(of) if sample >= of else random.sample(range(of), sample)
-    fields = [layout.field(number, bucket) for number in numbers for bucket in chosen]
-    there: list[tuple[bytes, int, int]] = []
-    for at in range(0, len(fields), AT_ONCE):
-        with inside.client.pipeline(transaction=False) as pipe:
-            for field in fields[at : at + AT_ONCE]:
-                pipe.hstrlen(layout.tables, field)
-                pipe.zcard(layout.outgrown(field))
-            answers = pipe.execute()
-        for field, length, more in zip(fields[at : at + AT_ONCE], answers[::2], answers[1::2], strict=True):
-            shape = layout.shape_of(field)
-            if length and shape:
-                there.append((field, more or length // shape.size, more * shape.size or length))
-    times = of / len(chosen)
-    largest = sorted((Bucket(field.hex(), entries) for field, entries, _ in there), key=lambda b: (-b.entries, b.key))
-    return Kind(
-        kind,
-        round(times * len(there)),
-        round(times * sum(entries for _, entries, _ in there)),
-        round(times * sum(size for _, _, size in there)),
-        len(fields),
-        of * len(numbers),
-        tuple(largest[:LARGEST]),
     )
 
 

@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from simhash.index.buckets import OUTGROWN, members_in
 from simhash.index.inside import Inside
 from simhash.index.interface import Entry, Record
-from simhash.index.layout import Shape
-from simhash.index.spots import Spot
 from simhash.index.walking import stretch
+from simhash.tables import Table
 
 CROWD = 1000
 """Candidates of one page that are a crowd; in a single primary's script it is judged in a call of its own."""
@@ -89,8 +87,8 @@ class Reading:
 
     def near(self, fingerprint: int) -> Iterator[int]:
         """Stored fingerprints within reach that share, within the design's radius, a table's prefix with this one."""
-        for number in range(len(self._relation.design.tables)):
-            yield from self._near_in(number, fingerprint)
+        for number, table in enumerate(self._relation.design.tables):
+            yield from self._near_in(number, table, fingerprint)
 
     def records(self, fingerprints: Sequence[int]) -> Iterator[tuple[int, Record]]:
         """The records of fingerprints."""
@@ -123,56 +121,47 @@ class Reading:
             since = newer.begin + len(newer.entries) - 1
             banded -= met
 
-    def _near_in(self, number: int, fingerprint: int) -> Iterator[int]:
-        layout, radius = self._layout, self._relation.design.radius
-        field, member = layout.place(number, fingerprint)
-        bucket = int.from_bytes(field[1:])
-        flips = [1 << bit for bit in range(layout.spec.bucket_bits)] if radius else []
-        for other in (bucket, *(bucket ^ flip for flip in flips)):
-            there = layout.field(number, other)
-            for near in self._members(Spot(there, member), radius - (other ^ bucket).bit_count()):
-                found = layout.fingerprint_at(there, near)
-                if (found ^ fingerprint).bit_count() <= self._relation.reach:
-                    yield found
+    def _near_in(self, number: int, table: Table, fingerprint: int) -> Iterator[int]:
+        layout, shape, radius = self._layout, self._layout.shape(table), self._relation.design.radius
+        bucket, score, member = layout.place(table, fingerprint)
+        own = int(bucket, 16)
+        flips = [1 << bit for bit in range(shape.bucket)] if radius else []
+        for other in (own, *(own ^ flip for flip in flips)):
+            name = f"{other:0{layout.digits}x}"
+            left = radius - (other ^ own).bit_count()
+            for members, scores in self._steps(layout.table(number) + name):
+                there = np.bitwise_count(scores ^ np.int64(score)) <= left
+                for n in np.flatnonzero(there & (_distances(members, member) <= self._relation.reach)):
+                    near = layout.fingerprint_at(table, name, int(scores[n]), members[n])
+                    if (near ^ fingerprint).bit_count() <= self._relation.reach:
+                        yield near
 
     def _near_by_band(self, fingerprint: int, verifier: int | None) -> Iterator[int]:
         """Stored fingerprints within reach that share a band's place: of their records, some may share the band."""
+        layout = self._layout
+        own = layout.key_of(fingerprint)
         for number, key in enumerate(self._relation.band_keys(verifier)):
-            place = self._layout.band_place(number, key, fingerprint)
-            if place:
-                yield from (self._layout.fingerprint_at(place[0], each) for each in self._members(Spot(*place), 0))
+            place = layout.band_place(key)
+            if place is None:
+                continue
+            for members, scores in self._steps(layout.band(number) + place[0]):
+                there = (scores == place[1]) & (_distances(members, own) <= self._relation.reach)
+                yield from (int.from_bytes(members[n][: len(own)]) for n in np.flatnonzero(there))
 
-    def _members(self, own: Spot, left: int) -> Iterator[bytes]:
-        """Members of a bucket within reach of one's own, whose first bits differ from its own in at most `left`."""
-        shape = self._layout.shape_of(own.field)
-        if shape is None:
-            raise ValueError(f"{own.field.hex()} is no bucket")
-        begin, mine = _first_bits(shape), np.frombuffer(own.member, np.uint8)
-        for members in self._steps(own.field, shape):
-            differing = np.frombuffer(b"".join(members), np.uint8).reshape(-1, shape.size) ^ mine
-            there = np.bitwise_count(differing & begin).sum(axis=1) <= left
-            there &= np.bitwise_count(differing).sum(axis=1) <= self._relation.reach
-            yield from (members[n] for n in np.flatnonzero(there))
-
-    def _steps(self, field: bytes, shape: Shape) -> Iterator[list[bytes]]:
-        """The members of a bucket, some at a time; some may come twice.
-
-        One that outgrew its string meanwhile, or was emptied and begun anew, has only members that were stored since.
-        """
-        bucket = self._client.hget(self._layout.tables, field)
-        if bucket and bucket != OUTGROWN:
-            found = members_in(bucket, shape.size)
-            self.compared += len(found)
-            yield found
-        cursor = None if bucket == OUTGROWN else 0
+    def _steps(self, key: str) -> Iterator[tuple[list[bytes], np.ndarray]]:
+        """The members of a bucket and their scores, some at a time; some may come twice."""
+        cursor = None
         while cursor != 0:
-            cursor, scored = self._client.zscan(self._layout.outgrown(field), cursor or 0, count=STEP)
-            if scored:
-                self.compared += len(scored)
-                yield [member for member, _ in scored]
+            cursor, found = self._client.zscan(key, cursor or 0, count=STEP)
+            if found:
+                self.compared += len(found)
+                members, scores = zip(*found, strict=True)
+                yield list(members), np.array(scores).astype(np.int64)
 
 
-def _first_bits(shape: Shape) -> np.ndarray:
-    """The bits of a member that a probe shares, as a mask of bytes."""
-    ones = (1 << shape.score) - 1 << 8 * shape.size - shape.score
-    return np.frombuffer(ones.to_bytes(shape.size), np.uint8)
+def _distances(members: list[bytes], own: bytes) -> np.ndarray:
+    """Of each member how many bits of it differ from one's own; what is behind its own bytes (its score) is cut off."""
+    size = len(own)
+    joined = np.frombuffer(b"".join(member[:size] for member in members), np.uint8).reshape(-1, size)
+    distances: np.ndarray = np.bitwise_count(joined ^ np.frombuffer(own, np.uint8)).sum(axis=1)
+    return distances

@@ -10,14 +10,12 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from simhash.index.buckets import MOST_BYTES
 from simhash.index.layout import Layout, Shape
 from simhash.index.tail import packed
 from simhash.planning import allocation as redis
 
-HASH_LISTPACK_ENTRIES = 256
-"""As deploy/redis/redis.conf sets it."""
-OUTGROWN_NAME_BYTES = 16
+ZSET_LISTPACK_ENTRIES = HASH_LISTPACK_ENTRIES = 256
+"""As deploy/redis/redis.conf sets them."""
 DISPERSION = 9
 """Standard deviations of a bucket's entries that are looked at."""
 LONGEST_EXACT = 2000
@@ -55,13 +53,11 @@ def expected(mean: float, size: Callable[[int], float]) -> float:
     return sum(share * size(count) for count, share in poisson(mean))
 
 
-def bucket(entries: int, field_bytes: int, shape: Shape) -> float:
-    """A bucket of so many members: a field of a hash, or a sorted set that its string was outgrown by."""
-    field = redis.size_class(redis.DICT_ENTRY_BYTES) + redis.sds(field_bytes)
-    if (entries - 1) * shape.size <= MOST_BYTES:
-        return field + redis.sds(entries * shape.size)
-    members = entries * redis.skiplist_entry(shape.size) + redis.table_slots(entries)
-    return field + redis.key(OUTGROWN_NAME_BYTES) + redis.SKIPLIST_BYTES + members
+def sorted_set(entries: int, member_bytes: float, score: float) -> float:
+    """A sorted set of so many members; `score`: its bytes in a listpack."""
+    if entries <= ZSET_LISTPACK_ENTRIES:
+        return redis.size_class(redis.LISTPACK_HEAD_BYTES + entries * (redis.listpack_string(member_bytes) + score))
+    return redis.SKIPLIST_BYTES + entries * redis.skiplist_entry(member_bytes) + redis.table_slots(entries)
 
 
 def record_hash(entries: int, name_bytes: float, record_bytes: float) -> float:
@@ -85,24 +81,22 @@ def memory(layout: Layout, documents: int, url_bytes: int) -> Memory:
     buckets = 1 << layout.spec.bucket_bits
     mean = documents / buckets
     there = buckets * -math.expm1(-mean)
-    rule = layout.spec.relation
-    hashed = len(rule.design.tables) + rule.bands
 
     def sets(shape: Shape) -> float:
-        slots = redis.table_slots(there * hashed) / hashed
-        return slots + buckets * expected(
-            mean, lambda count: bucket(count, 1 + (layout.spec.bucket_bits + 7) // 8, shape)
-        )
+        score = redis.listpack_score(shape.score)
+        return buckets * expected(mean, lambda count: sorted_set(count, shape.member_bytes, score))
 
+    rule = layout.spec.relation
     record = record_bytes(layout, url_bytes)
     tables = sum(sets(layout.shape(table)) for table in rule.design.tables)
     bands = rule.bands * sets(layout.band_shape) if rule.bands else 0.0
     records = buckets * expected(mean, lambda count: record_hash(count, layout.fingerprint_bytes, record))
-    name = len(layout.records_start.encode()) + layout.digits
+    kinds = len(rule.design.tables) + rule.bands + 1
+    name = len(layout.table(0).encode()) + layout.digits
     return Memory(
         tables,
         bands,
         records,
         redis.list_bytes(documents, redis.listpack_string(layout.fingerprint_bytes)),
-        there * redis.key(name) + redis.table_slots(there),
+        kinds * there * redis.key(name) + redis.table_slots(kinds * there),
     )

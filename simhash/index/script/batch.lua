@@ -1,7 +1,7 @@
 -- The batch ------------------------------------------------------------------------------------------------------
 
 -- What takes as long as comparing so many candidates: a page that meets few, or one that is forgotten.
-local probes = TABLES + BANDS
+local probes = #layout.prefixes + #layout.bands
 for _, prefix in ipairs(layout.prefixes) do probes = probes + layout.radius * prefix end
 local PAGE_WORK = 20 + 3 * probes
 
@@ -17,12 +17,10 @@ end
 local pages, partitions, answers = {}, {}, {}
 local last_page = #ARGV - #asked.decided
 for n = FIRST_PAGE, last_page do
-  local kind, partition, offset, observation, body, at = unpack_struct('>c1I2c6c16I2c0', ARGV[n])
-  pages[n - FIRST_PAGE + 1] = {   -- all fields at once: a table that grows is made anew each time
-    argument = ARGV[n], kind = kind, partition = partition, offset = offset, observation = observation, body = body,
-    at = at, answer = false, decided = false, places = false, fingerprint = false, buckets = false, seen = false,
-    field = false, verifier = false,
-  }
+  local page = {argument = ARGV[n]}
+  page.kind, page.partition, page.offset, page.observation, page.body, page.at =
+    unpack_struct('>c1I2c6c16I2c0', ARGV[n])
+  pages[n - FIRST_PAGE + 1] = page
 end
 for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
 for i, row in ipairs(asked.partitions) do partitions[i] = opened(row) end

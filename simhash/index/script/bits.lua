@@ -37,19 +37,11 @@ local function permuted(i, fingerprint)
   return reorder(sub(bits, #bits - layout.bits + 1), tables[i].permute)
 end
 
--- A fingerprint, of which the permuted bits are given, as it stands in its bucket of a table.
-local function member_of(bits)
-  local rest = sub(bits, layout.bucket_bits + 1)
-  return to_bytes(rest .. string.rep('0', 8 * layout.member_bytes - #rest))
+-- The fingerprint that table i permutes into these leading bits and this member.
+local function restored(i, lead, member)
+  local rest = layout.bits - #lead
+  return to_bytes(reorder(lead .. (rest > 0 and sub(to_bits(member), -rest) or ''), tables[i].restore))
 end
-
--- The fingerprint that table i permutes into the bits that name a bucket, and this member of it.
-local function restored(i, bucket_bits, member)
-  return to_bytes(reorder(bucket_bits .. sub(to_bits(member), 1, layout.bits - layout.bucket_bits), tables[i].restore))
-end
-
--- The field of the bucket that bits begin with, in the table or band of which the fields begin with this byte.
-local function field_at(first, bits) return char(first) .. to_bytes(sub(bits, 1, layout.bucket_bits)) end
 
 local function number_of(bits) return bits == '' and 0 or tonumber(bits, 2) end
 

@@ -1,7 +1,7 @@
 -- Judge a batch of pages, in order, in one atomic step; store those that match nothing.
 --
 -- The script is made of what an index's layout is (Layout.for_script: layout, permutations()) and of the files of this
--- folder, one behind the other: call (this), bits, records, buckets, retention, judging,
+-- folder, one behind the other: call (this), bits, records, retention, judging,
 -- crowds, journals, batch. Which keys there are, and the bytes of records, is told in layout.py.
 --
 -- KEYS[1]  ns:meta; all other keys are made here or come with the pages (so: one primary, not a cluster)
@@ -11,11 +11,10 @@
 --          decided: numbers of the pages (from 1) that are known from it; read: only with a page alone, see crowds.lua
 -- ARGV[3..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
---          'f': fingerprint; key of its records; the field of its bucket in each table, then by each band key (ones: none);
---               its member for each table; the first byte of its member by each band key.
---          'd': tagged digest (17), key of its record.
+--          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
+--               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
 --           behind the pages: what the base answers for each of the decided ones, as it would be returned
--- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian.
+-- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
 -- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record | 'c': the page meets
 -- a crowd and has to be judged alone. Answers for the first pages only when `work` was used up or behind a 'c': the rest must
 -- come again. Calls of the same name that were sent meanwhile are then given no answers, as their pages would be judged out
@@ -27,7 +26,7 @@ local OBSERVATION, BODY = 8, 13        -- bytes of an observation in a record; w
 local VERIFIER = BODY + OBSERVATION    -- where a record's verifier starts
 local COMPARED = layout.compared_bytes -- of the verifier, the bytes before its band keys
 local BAND_BYTES, NO_BAND = 4, '\0\0\0\0'
-local byte, sub, char, find = string.byte, string.sub, string.char, string.find
+local byte, sub, char = string.byte, string.sub, string.char
 local bxor = bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 
@@ -35,7 +34,7 @@ local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history',
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
 end
-local function server_is(id) return find(call('INFO', 'replication'), 'master_replid:' .. id, 1, true) end
+local function server_is(id) return string.find(call('INFO', 'replication'), 'master_replid:' .. id, 1, true) end
 
 -- The index's history and this server's own replication id must be those that the caller counts on (history.lua), and
 -- so must be the base. Operators' tools, which tell no verdicts, count on none.

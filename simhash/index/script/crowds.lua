@@ -24,7 +24,7 @@ local function consider_newer(page)
   if newer > NEWER then return false end
   for _, logged in ipairs(newer > 0 and call('LRANGE', layout.log, -newer, -1) or {}) do
     local own = page.fingerprint
-    local d = #logged == #own and not has_seen(page, logged) and distance(own, logged, layout.reach)
+    local d = #logged == #own and not page.seen[logged] and distance(own, logged, layout.reach)
     if d and d <= layout.reach then
       consider(logged, records_key(logged), d, page, not meet(own, logged) and bands_of(page) or nil)
     end
@@ -34,12 +34,13 @@ end
 
 -- The answer, or nil: it has to be read again.
 local function judge_read(page)
-  open_page(page)
+  page.places = {unpack_struct(layout.places, page.argument, page.at)}
+  page.fingerprint, page.seen = page.places[1], {}
   candidates = asked.read.compared
   page.field = consider(page.fingerprint, page.places[RECORDS], 0, page) or nil
   for _, match in ipairs(asked.read.matches) do
     local near = string.gsub(match[1], '..', function(digits) return char(tonumber(digits, 16)) end)
-    if not has_seen(page, near) then
+    if not page.seen[near] then
       local d = distance(page.fingerprint, near, layout.reach)
       consider(near, records_key(near), d, page, match[2] and bands_of(page) or nil)
     end

@@ -1,51 +1,24 @@
 -- Judging --------------------------------------------------------------------------------------------------------
 
--- What a page brings along in `places`: its fingerprint, the key of its records, the fields of its buckets (of all tables,
--- then of all bands), its members in the tables, and the first byte of its member in each band.
-local RECORDS, FIELDS_BEFORE = 2, 2
-local MEMBERS_BEFORE = FIELDS_BEFORE + TABLES + BANDS
-local NONE = {}
-local NO_FIELD = 255   -- what the field of a band begins with when there is none
+-- What a page brings along in `places`: its fingerprint, the key of its records, then for each table key and score, for each
+-- table the member, for each band key and score.
+local RECORDS, TABLES, MEMBERS, BANDS = 2, 3, 2 + 2 * #layout.prefixes, 3 + 3 * #layout.prefixes
+local NO_KEY = byte('-')   -- what the score of a band begins with when there is none
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
 local candidates, crowded = 0, false
 
--- Counts what a probe meets; whether it has become a crowd: see crowds.lua.
-local function meets(count)
+local NONE = {}
+
+-- The members of a bucket with this score; none when they make the page's candidates a crowd: see crowds.lua. Most buckets
+-- have none, and to count them costs Redis a third less than to list them.
+local function met(key, score)
+  local count = call('ZCOUNT', key, score, score)
+  if count == 0 then return NONE end
   candidates = candidates + count
   crowded = candidates > asked.crowd
-  return crowded
-end
-
--- The members of a bucket of kind i that share the first bits of one; nil: none, or so many that the page meets a crowd.
-local function met(field, bucket, member, i)
-  if bucket == OUTGROWN then
-    local score = score_of(member, i)
-    return not meets(count_outgrown(field, score)) and outgrown(field, score) or nil
-  end
-  local at = find(bucket, sub(member, 1, whole_bytes[i]), 1, true)
-  if not at then return nil end   -- most often
-  local found = alike(bucket, member, i, at)
-  return found and not meets(#found) and found or nil
-end
-
--- The field of a page's bucket in table i, or behind the tables by band key i; its member there.
-local function field_at_kind(page, i) return page.places[FIELDS_BEFORE + i] end
-local function member_at(page, i)
-  local own = page.places[MEMBERS_BEFORE + i]
-  return i > TABLES and own .. page.fingerprint or own
-end
-
--- What a page brings along, and all its buckets as they are.
-local function open_page(page)
-  page.places = {unpack_struct(layout.places, page.argument, page.at)}
-  page.fingerprint = page.places[1]
-end
-
-local function read_buckets(page)
-  if not page.buckets then page.buckets = call('HMGET', layout.tables, unpack(page.places, FIELDS_BEFORE + 1, MEMBERS_BEFORE)) end
-  return page.buckets
+  return crowded and NONE or call('ZRANGEBYSCORE', key, score, score)
 end
 
 local function shares_band(record, bands)
@@ -75,12 +48,9 @@ local function consider_record(record, page_distance, page)
   end
 end
 
-local function has_seen(page, fingerprint) return page.seen and page.seen[fingerprint] end
-
 -- Look at the records of a fingerprint: is the page among them, is one of them an older match? With `bands`, the page's,
 -- only at those that share one: of two records under a fingerprint, one may have been met and the other not.
 local function consider(fingerprint, key, page_distance, page, bands)
-  page.seen = page.seen or {}
   page.seen[fingerprint] = true
   local field = call('HGET', key, fingerprint)
   for _, record in ipairs(records_in(field)) do
@@ -91,61 +61,47 @@ local function consider(fingerprint, key, page_distance, page, bands)
   return field
 end
 
--- Compare with members of a bucket of table i. `flipped`: the bit of those that name the bucket (from 1) in which it differs
--- from the page's own; nil: none.
-local function compare(i, found, page, flipped)
-  local own = member_at(page, i)
+-- Compare with the members of a bucket that share a prefix of table i with the page. `flipped`: the one bit of the prefix
+-- (from 1) in which they differ from it; nil: none.
+local function compare(i, key, score, page, flipped)
+  local own, found = page.places[MEMBERS + i], met(key, score)
   for n = 1, #found do
     local d = distance(own, found[n], layout.reach) + (flipped and 1 or 0)
     if d == 0 then
       if not page.field then page.field = consider(page.fingerprint, page.places[RECORDS], 0, page) end
     elseif d <= layout.reach then
-      local lead = sub(permuted(i, page.fingerprint), 1, layout.bucket_bits)
+      local lead = sub(permuted(i, page.fingerprint), 1, layout.prefixes[i])
       if flipped then
         lead = sub(lead, 1, flipped - 1) .. 1 - sub(lead, flipped, flipped) .. sub(lead, flipped + 1)
       end
-      local fingerprint = restored(i, lead, found[n])
-      if not has_seen(page, fingerprint) then consider(fingerprint, records_key(fingerprint), d, page) end
+      local fingerprint = restored(i, lead, sub(found[n], 1, #own))
+      if not page.seen[fingerprint] then consider(fingerprint, records_key(fingerprint), d, page) end
     end
   end
 end
 
--- Buckets whose names differ from the page's own in one bit.
-local function probe_other_buckets(i, page)
-  local own, member, fields = field_at_kind(page, i), member_at(page, i), {}
+-- Prefixes that differ from the page's own in one bit: of the bucket's bits, then of the score's.
+local function probe_flipped(i, key, score, page)
+  local digits = layout.bucket_digits
+  local start, bucket = sub(key, 1, -digits - 1), tonumber(sub(key, -digits), 16)
   for nth = 1, layout.bucket_bits do
-    local bit_at = layout.bucket_bits - nth
-    local at = #own - math.floor(bit_at / 8)
-    fields[nth] = sub(own, 1, at - 1) .. char(bxor(byte(own, at), 2 ^ (bit_at % 8))) .. sub(own, at + 1)
+    local other = string.format(hex, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
+    compare(i, start .. other, score, page, nth)
   end
-  local buckets = call('HMGET', layout.tables, unpack(fields))
-  for nth, field in ipairs(fields) do
-    local found = buckets[nth] and met(field, buckets[nth], member, i)
-    if found then compare(i, found, page, nth) end
-  end
-end
-
--- Members of the page's own bucket whose first bits differ from its own in one bit.
-local function probe_own_bucket(i, page)
-  local field, bucket, member = field_at_kind(page, i), page.buckets[i], member_at(page, i)
-  if bucket and bucket ~= OUTGROWN then
-    local found = nearly_alike(bucket, member, i)
-    if not meets(#found) then compare(i, found, page) end
-  elseif bucket then
-    local own = tonumber(score_of(member, i))
-    for nth = 1, layout.scores[i] do
-      local value = 2 ^ (layout.scores[i] - nth)
-      local score = text_of(math.floor(own / value) % 2 == 0 and own + value or own - value)
-      if not meets(count_outgrown(field, score)) then compare(i, outgrown(field, score), page) end
-    end
+  local own = tonumber(score)
+  for nth = layout.bucket_bits + 1, layout.prefixes[i] do
+    local value = 2 ^ (layout.prefixes[i] - nth)
+    local other = math.floor(own / value) % 2 == 0 and own + value or own - value
+    compare(i, key, text_of(other), page, nth)
   end
 end
 
 -- Members of a band name their fingerprints outright.
-local function compare_band(found, page)
+local function compare_band(key, score, page)
+  local found = met(key, score)
   for n = 1, #found do
-    local fingerprint = sub(found[n], 2)
-    if not has_seen(page, fingerprint) then
+    local fingerprint = sub(found[n], 1, #page.fingerprint)
+    if not page.seen[fingerprint] then
       local d = distance(page.fingerprint, fingerprint, layout.reach)
       if d <= layout.reach then consider(fingerprint, records_key(fingerprint), d, page, bands_of(page)) end
     end
@@ -153,21 +109,16 @@ local function compare_band(found, page)
 end
 
 local function probe(page)
-  local places, buckets = page.places, read_buckets(page)
-  for i = 1, TABLES do
-    local bucket = buckets[i]
-    local found = bucket and met(places[FIELDS_BEFORE + i], bucket, places[MEMBERS_BEFORE + i], i)
-    if found then compare(i, found, page) end
-    if layout.radius > 0 and not own_seq then
-      probe_other_buckets(i, page)
-      probe_own_bucket(i, page)
-    end
+  local places = page.places
+  for i = 1, #layout.prefixes do
+    local key, score = places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1]
+    compare(i, key, score, page)
+    if not own_seq and layout.radius > 0 then probe_flipped(i, key, score, page) end
     if own_seq or crowded then return end
   end
-  for i = TABLES + 1, TABLES + BANDS do
-    local bucket = buckets[i]
-    local found = bucket and met(places[FIELDS_BEFORE + i], bucket, places[MEMBERS_BEFORE + i], i)
-    if found then compare_band(found, page) end
+  for i = 1, #layout.bands do
+    local key, score = places[BANDS + 2 * (i - 1)], places[BANDS + 2 * (i - 1) + 1]
+    if byte(score) ~= NO_KEY then compare_band(key, score, page) end
   end
 end
 
@@ -177,51 +128,29 @@ local function verdict()
   if oldest_seq then return count .. 'd' .. char(oldest_distance) .. oldest_record end
 end
 
--- Write members into the page's buckets from kind `first` to kind `last`, but for those of `skipped`: one command, for each
--- costs as much to log as to carry out.
-local function write_members(page, first, last, skipped)
-  local places, buckets, written = page.places, page.buckets, {}
-  for i = first, last do
-    if not skipped[i] then
-      local field = places[FIELDS_BEFORE + i]
-      local bucket = taken_up(field, buckets[i], member_at(page, i), i)
-      if bucket then
-        written[#written + 1] = field
-        written[#written + 1] = bucket
-      end
+local function insert_bands(page, others)
+  for i = 1, #layout.bands do
+    local key, score = page.places[BANDS + 2 * (i - 1)], page.places[BANDS + 2 * (i - 1) + 1]
+    if byte(score) ~= NO_KEY and not shares_place(others, i, key, tonumber(score)) then
+      add_member(key, score, page.fingerprint)
     end
   end
-  if #written > 0 then call('HSET', layout.tables, unpack(written)) end
-end
-
--- The bands in which a page has no field, or one of these other records of its fingerprint is in its place.
-local function bands_to_skip(page, others)
-  local skipped = NONE
-  for i = TABLES + 1, TABLES + BANDS do
-    local field = field_at_kind(page, i)
-    if byte(field) == NO_FIELD or shares_place(others, i - TABLES, field, page.places[MEMBERS_BEFORE + i]) then
-      if skipped == NONE then skipped = {} end
-      skipped[i] = true
-    end
-  end
-  return skipped
 end
 
 local function insert(page)
-  local field = page.field
-  local records = field and records_in(field) or NONE
-  read_buckets(page)
-  write_members(page, field and TABLES + 1 or 1, TABLES + BANDS, bands_to_skip(page, records))
-  local record = number_record(page.fingerprint, page.body)
-  if field then
-    records[#records + 1] = record
-    record = field_of(records)
+  local places, records = page.places, records_in(page.field)
+  insert_bands(page, records)
+  records[#records + 1] = number_record(page.fingerprint, page.body)
+  call('HSET', places[RECORDS], page.fingerprint, field_of(records))
+  if page.field then return end
+  for i = 1, #layout.prefixes do
+    add_member(places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1], places[MEMBERS + i])
   end
-  call('HSET', page.places[RECORDS], page.fingerprint, record)
 end
 
 local function judge_fingerprint(page)
-  open_page(page)
+  page.places = {unpack_struct(layout.places, page.argument, page.at)}
+  page.fingerprint, page.seen = page.places[1], {}
   probe(page)
   if crowded and not own_seq then return nil end
   local known = verdict()

@@ -12,7 +12,8 @@ local function load_page(argument)
     unpack_struct('>I6I6c1I2c6c16I2c0', argument, 2)
   if wanted ~= seq + 1 then return redis.error_reply('ORDER ' .. text_of(seq) .. ' ' .. text_of(wanted)) end
   if page.kind == 'f' then
-    open_page(page)
+    page.places = {unpack_struct(layout.places, argument, page.at)}
+    page.fingerprint = page.places[1]
     page.field = call('HGET', page.places[RECORDS], page.fingerprint) or nil
     insert(page)
   else

@@ -26,22 +26,34 @@ end
 local function seq_of(record) return (unpack_struct('>I6', record)) end
 local function time_of(record) return (unpack_struct('>I6', record, 7)) end
 
+-- Members --------------------------------------------------------------------------------------------------------
+-- A bucket holds each member once, with one score. An entry whose member is already there with another score goes in
+-- with its score behind the member. Readers look at the member's own bytes only, so they find both.
+
+local function add_member(key, score, member)
+  if call('ZADD', key, 'NX', score, member) == 0 then call('ZADD', key, score, member .. text_of(score)) end
+end
+
+local function remove_member(key, score, member)
+  if call('ZREM', key, member .. score) == 0 then call('ZREM', key, member) end
+end
+
 -- Bands ----------------------------------------------------------------------------------------------------------
--- Field and first byte of the member of a record's i-th band, nil when it has none.
+-- Key and score of a record's i-th band, nil when it has none.
 local function band_of(record, i)
   local at = VERIFIER + COMPARED + (i - 1) * BAND_BYTES
   local band = sub(record, at, at + BAND_BYTES - 1)
   if band == NO_BAND then return nil end
-  local bits, b = to_bits(band), layout.bucket_bits
-  local first = sub(bits, b + 1, b + layout.scores[#layout.prefixes + i])
-  return field_at(layout.first_band + i - 1, bits), char(number_of(first .. string.rep('0', 8 - #first)))
+  local bits = to_bits(band)
+  local score = sub(bits, layout.bucket_bits + 1, layout.bucket_bits + layout.band_score_bits)
+  return layout.bands[i] .. bucket_of(bits), number_of(score)
 end
 
 -- Whether one of these records has its i-th band in the same place.
-local function shares_place(records, i, field, first)
+local function shares_place(records, i, key, score)
   for _, record in ipairs(records) do
-    local other_field, other_first = band_of(record, i)
-    if other_field == field and other_first == first then return true end
+    local other_key, other_score = band_of(record, i)
+    if other_key == key and other_score == score then return true end
   end
   return false
 end

@@ -23,16 +23,16 @@ end
 local function remove_members(fingerprint)
   for i = 1, #layout.prefixes do
     local bits = permuted(i, fingerprint)
-    remove_member(field_at(i - 1, bits), member_of(bits))
+    local prefix, member = layout.prefixes[i], to_bytes(sub(bits, layout.prefixes[i] + 1))
+    local score = number_of(sub(bits, layout.bucket_bits + 1, prefix))
+    remove_member(tables[i].key .. bucket_of(bits), text_of(score), member == '' and '\0' or member)
   end
 end
 
 local function remove_bands(entry)
-  for i = 1, layout.bands do
-    local field, first = band_of(entry.record, i)
-    if field and not shares_place(entry.others, i, field, first) then
-      remove_member(field, first .. entry.field)
-    end
+  for i = 1, #layout.bands do
+    local key, score = band_of(entry.record, i)
+    if key and not shares_place(entry.others, i, key, score) then remove_member(key, text_of(score), entry.field) end
   end
 end
 
