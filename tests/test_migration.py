@@ -11,7 +11,7 @@ import redis
 from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
-from simhash.index.migration import Migration
+from simhash.index.migration import LEAST_FREE_SECONDS, Migration, Pace
 from simhash.index.opening import existing_index, open_index
 from simhash.index.takedowns import Found, take_down
 from simhash.tables import design
@@ -208,6 +208,20 @@ def test_workers_that_add_more_than_is_copied_wait_for_it(client, name, small_st
     assert migration.still.times in times
     stored = [record.seq for _, record in contents(assert_whole(client, name))]
     assert stored == list(range(1, old.documents() + 1))
+
+
+def test_workers_keep_half_of_the_time_while_less_is_left_each_time():
+    """And are left ever less when not even then less is left, so that the migration ends."""
+    pace = Pace(1.0)
+    for left in (9000, 8000, 8000):
+        pace.behind(left)
+    assert pace.free_seconds == 0.5
+    for left in range(7900, 7000, -100):
+        pace.behind(left)
+    assert pace.free_seconds == LEAST_FREE_SECONDS
+    pace.behind(7100)
+    pace.behind(7100)
+    assert pace.free_seconds == LEAST_FREE_SECONDS / 4
 
 
 def unlike(count, random):

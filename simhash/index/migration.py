@@ -17,6 +17,7 @@ the migration yet would write to one only. The log already is the one place thro
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,11 @@ NEARLY = 200
 STILL_SECONDS = 0.2
 """The longest that the index stands still at once (and a call longer)."""
 FREE_SECONDS = 1.0
-"""So long it is copied before it is asked whether less is left than before; half as long each time that it is not."""
+"""So long it is copied before it is asked whether less is left than before; if not, the index is to stand still."""
+LEAST_FREE_SECONDS = 0.1
+"""Workers are left so much between two times that it stands still, unless not even then less is left."""
+SHRINKING = 0.9
+"""What is left shrinks to this from one time to the next, or workers are left half as much between them."""
 LONGEST_GAP = 1000
 KEYS_AT_ONCE = 500
 IMPORTING = "importing migration "
@@ -84,6 +89,25 @@ class Stillness:
         self.longest_seconds = max(self.longest_seconds, seconds)
 
 
+class Pace:
+    """How long workers go on between two times that the index stands still for a copy that is behind them.
+
+    Attributes:
+        free_seconds: so long.
+    """
+
+    def __init__(self, free_seconds: float) -> None:
+        self.free_seconds = free_seconds
+        self._left_before = math.inf
+
+    def behind(self, left: int) -> None:
+        """The index is to stand still now, with so much left to be copied."""
+        if left > SHRINKING * self._left_before:
+            least = LEAST_FREE_SECONDS if left < self._left_before else 0.0
+            self.free_seconds = max(self.free_seconds / 2, min(least, self.free_seconds))
+        self._left_before = left
+
+
 class Migration:
     """A migration of the index called `name` to `spec`, begun or to be continued.
 
@@ -98,7 +122,7 @@ class Migration:
         self._name = name
         self._tell = on_progress
         self.still = Stillness()
-        self._free_seconds = FREE_SECONDS
+        self._pace = Pace(FREE_SECONDS)
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -166,11 +190,11 @@ class Migration:
     def _approach(self, old: Inside, new: Inside) -> None:
         """Copy until little is left. Workers that add more than is copied wait now and then."""
         while (left := self._left(old, new)) > NEARLY or self._removed(old) != self._seen(new):
-            self._copy(old, new, self._free_seconds)
+            self._copy(old, new, self._pace.free_seconds)
             if left <= NEARLY:
                 self._take_out(old, new)
-            elif self._left(old, new) >= left:
-                self._free_seconds /= 2
+            elif (more := self._left(old, new)) >= left:
+                self._pace.behind(more)
                 return
 
     def _left(self, old: Inside, new: Inside) -> int:

@@ -35,6 +35,7 @@ from simhash.index.migration import (
     FREE_SECONDS,
     NEARLY,
     STILL_SECONDS,
+    Pace,
     Progress,
     Stillness,
     made_with,
@@ -73,7 +74,7 @@ class ClusterMigration:
         self._meta = f"{claim_tag(name)}:meta"
         self._tell = on_progress
         self.still = Stillness()
-        self._free_seconds = FREE_SECONDS
+        self._pace = Pace(FREE_SECONDS)
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -115,9 +116,9 @@ class ClusterMigration:
     def _prepare(self, old: Inside, store: ClusterStore) -> None:
         """Copy until little is left, or workers add more than is copied; then let nobody in any more."""
         while (left := self._left(old, store)) > NEARLY:
-            self._copy(old, store, self._free_seconds)
-            if self._left(old, store) >= left:
-                self._free_seconds /= 2
+            self._copy(old, store, self._pace.free_seconds)
+            if (more := self._left(old, store)) >= left:
+                self._pace.behind(more)
                 break
         self._take_out(old, store)
         self._exchange(old.generation, FROZEN + old.generation)
