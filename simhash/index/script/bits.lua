@@ -2,28 +2,37 @@
 -- Permutations are needed here only for matches and removals, so they may be simple: a string of '0' and '1', of
 -- which blocks are substrings. A 64-bit number would not fit Lua's doubles.
 
-local bits_of, byte_of, tables
+local NIBBLES = {[0] = '0000', '0001', '0010', '0011', '0100', '0101', '0110', '0111',
+  '1000', '1001', '1010', '1011', '1100', '1101', '1110', '1111'}
 
-local function prepare_bits()
-  bits_of, byte_of, tables = {}, {}, permutations()
-  for i = 0, 255 do
-    local text, rest = '', i
-    for _ = 1, 8 do
-      text = rest % 2 .. text
-      rest = (rest - rest % 2) / 2
-    end
-    bits_of[char(i)], byte_of[text] = text, char(i)
-  end
+local tables
+
+local function table_of(i)
+  tables = tables or permutations()
+  return tables[i]
 end
+
+-- These are filled as they are asked: a call needs few of them, and to fill the tables whole takes a millisecond.
+local known_bits = {}
+local bits_of = setmetatable({}, {__index = function(known, character)
+  local value = byte(character)
+  local text = NIBBLES[(value - value % 16) / 16] .. NIBBLES[value % 16]
+  known[character] = text
+  return text
+end})
+
+local byte_of = setmetatable({}, {__index = function(known, text)
+  local character = char(tonumber(text, 2))
+  known[text] = character
+  return character
+end})
 
 local function to_bits(bytes)
-  if not bits_of then prepare_bits() end
-  return (string.gsub(bytes, '.', bits_of))
+  known_bits[bytes] = known_bits[bytes] or string.gsub(bytes, '.', bits_of)
+  return known_bits[bytes]
 end
 
-local function to_bytes(bits)
-  return (string.gsub(string.rep('0', -#bits % 8) .. bits, '........', byte_of))
-end
+local function to_bytes(bits) return (string.gsub(string.rep('0', -#bits % 8) .. bits, '........', byte_of)) end
 
 local function reorder(bits, runs)
   local parts = {}
@@ -34,13 +43,13 @@ end
 -- A fingerprint as table i permutes it.
 local function permuted(i, fingerprint)
   local bits = to_bits(fingerprint)
-  return reorder(sub(bits, #bits - layout.bits + 1), tables[i].permute)
+  return reorder(sub(bits, #bits - layout.bits + 1), table_of(i).permute)
 end
 
 -- The fingerprint that table i permutes into these leading bits and this member.
 local function restored(i, lead, member)
   local rest = layout.bits - #lead
-  return to_bytes(reorder(lead .. (rest > 0 and sub(to_bits(member), -rest) or ''), tables[i].restore))
+  return to_bytes(reorder(lead .. (rest > 0 and sub(to_bits(member), -rest) or ''), table_of(i).restore))
 end
 
 local function number_of(bits) return bits == '' and 0 or tonumber(bits, 2) end

@@ -25,7 +25,7 @@ local function remove_members(fingerprint)
     local bits = permuted(i, fingerprint)
     local prefix, member = layout.prefixes[i], to_bytes(sub(bits, layout.prefixes[i] + 1))
     local score = number_of(sub(bits, layout.bucket_bits + 1, prefix))
-    remove_member(tables[i].key .. bucket_of(bits), text_of(score), member == '' and '\0' or member)
+    remove_member(table_of(i).key .. bucket_of(bits), text_of(score), member == '' and '\0' or member)
   end
 end
 
