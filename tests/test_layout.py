@@ -46,7 +46,25 @@ def test_a_fetch_time_is_four_bytes_or_as_it_came(fetched_at, size):
 
 
 def test_the_beginning_of_a_url_takes_no_bytes():
-    assert len(packed("https://www.example.com/", None, None, False)) == 1 + len("example.com/")
+    assert packed("https://www.QX/", None, None, False)[1:] == b"QX/"
+
+
+@pytest.mark.parametrize(
+    ("url", "coded"),
+    [("www.example.com", "f1e3c2e5f23a6ba0ab90f4ff"), ("custom-value", "25a849e95bb8e8b4bf")],
+)
+def test_urls_take_the_bytes_of_the_published_examples(url, coded):
+    """RFC 7541, appendices C.4.1 and C.4.3."""
+    data = packed(url, None, None, False)
+    assert data[1:].hex() == coded
+    assert unpacked(data).url == url
+
+
+@pytest.mark.parametrize("url", ["", "^|~", "例え.jp/頁", "x\x00y", "https://例え.jp/頁"])
+def test_a_url_that_the_code_would_make_longer_is_kept_as_it_is(url):
+    data = packed(url, None, None, False)
+    assert data[1:].decode() == url.removeprefix("https://")
+    assert unpacked(data).url == url
 
 
 def layout_of(name_of_design, bands=0, bucket=4, bits=64):
@@ -123,5 +141,5 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(client, name):
     open_index(client, name, {}, rule, 1000)
     client.hset(f"{name}:meta", "format", 1)
     for opened in (lambda: existing_index(client, name), lambda: open_index(client, name, {}, rule, 1000)):
-        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 2: rebuild it"):
+        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 3: rebuild it"):
             opened()

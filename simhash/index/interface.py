@@ -20,7 +20,7 @@ from simhash.errors import DesignError, WidthError
 from simhash.sketch import BAND_BITS
 from simhash.tables import Design
 
-FORMAT = 2
+FORMAT = 3
 """Version of the stored layout; an index of another format is refused."""
 STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""

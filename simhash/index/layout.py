@@ -20,7 +20,7 @@ fingerprint names its record. A sorted set has each member once: where two entri
 alone, the later one's member has its score in decimal behind it, which readers cut off. A verifier has no bytes where
 the relation has none; its band keys are its last bytes.
 
-Bucket bits b are chosen so that a bucket holds 34 to 68 entries and stays one listpack, which is what makes the tables
+Bucket bits b are chosen so that a bucket holds 26 to 51 entries and stays one listpack, which is what makes the tables
 small: one key per full prefix would cost ten times as much. A score is a double, exact for integers up to 53 bits: a
 whole fingerprint does not fit, bits b..p do, and an integer of up to 12 bits takes 2 or 3 bytes of a listpack.
 
@@ -47,20 +47,20 @@ OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
 SEVERAL = b"\xff"
 """How the records of a fingerprint begin when there are two and more; one begins with its seq, which is smaller."""
-ENTRIES_PER_BUCKET = 48
-"""Aim for b: 34 to 68 entries keep a bucket one listpack, which is cheap to read and write. With half as many a
-document takes 11 to 17 bytes more (6 tables, 3 bands, record) and its call no less time."""
+ENTRIES_PER_BUCKET = 36
+"""Aim for b: 26 to 51 entries keep a bucket one listpack, which is cheap to read and write. At a million documents in
+10 tables, buckets of 30 rather than 61 take 17 bytes more of a document (of 268) and a tenth less time."""
 MAX_SCORE_BITS = 53
 BAND_SCORE_BITS = 7
 """Bits of a band key behind b: the most that a listpack holds in one byte. Of other keys that share b + 7 bits with a
-page's own, a bucket of 48 entries holds one in two or three: they are compared and found wanting."""
+page's own, a bucket of 36 entries holds one in three or four: they are compared and found wanting."""
 
 _TAGS = {"text": b"t", "raw": b"r"}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
 
 
 def bucket_bits(capacity: int, design: Design) -> int:
-    """b for `capacity` documents: log2(n / 48), at most the shortest prefix and 32 bits, at least 1.
+    """b for `capacity` documents: log2(n / 36), at most the shortest prefix and 32 bits, at least 1.
 
     Raises:
         DesignError: the prefixes are so long that what is behind b does not fit into a score.

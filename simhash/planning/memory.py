@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 from simhash.index.layout import Layout, Shape
 from simhash.index.tail import packed
@@ -20,6 +21,8 @@ DISPERSION = 9
 """Standard deviations of a bucket's entries that are looked at."""
 LONGEST_EXACT = 2000
 """From here on buckets are practically all alike."""
+TYPICAL_PATH = "news.example.org/2026/11/words-of-a-title-"
+"""What a URL is made of, as letters differ in the bits that they take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def record_hash(entries: int, name_bytes: float, record_bytes: float) -> float:
 
 def record_bytes(layout: Layout, url_bytes: int) -> int:
     """The bytes of a record of a page with a fingerprint, a URL of that length (https), a fetch time and no id."""
-    url = "https://" + "x" * max(0, url_bytes - len("https://"))
+    url = "https://" + "".join(islice(cycle(TYPICAL_PATH), max(0, url_bytes - len("https://"))))
     own = 2 * 6 + 2 * 8 + layout.verifier_bytes
     return own + len(packed(url, None, "2026-01-01T00:00:00Z", False))
 
