@@ -1,6 +1,7 @@
 """The bytes of the stored layout: what is packed comes back, in as few bytes as promised."""
 
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relatio
 from simhash.index.layout import Layout, bucket_bits
 from simhash.index.opening import existing_index, open_index
 from simhash.index.tail import URL_HEADS, packed, unpacked
+from simhash.index.walking import UNREADABLE
 from simhash.tables import NAMES, design
 from tests.pages import relation
 
@@ -22,6 +24,12 @@ urls = st.builds(str.__add__, st.sampled_from(URL_HEADS), text)
 @given(urls, st.none() | text, st.none() | times, st.booleans())
 def test_what_a_tail_tells_comes_back(url, id_, fetched_at, raw):
     assert unpacked(packed(url, id_, fetched_at, raw)) == (url, id_, fetched_at, raw)
+
+
+@given(st.binary(max_size=30) | st.binary(max_size=10).map(lambda data: b"\x80" + data))
+def test_what_is_no_tail_is_refused_as_unreadable(data):
+    with suppress(*UNREADABLE):
+        unpacked(data)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from hpack.exceptions import HPACKDecodingError
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hpack.huffman_table import decode_huffman
 
@@ -53,7 +54,11 @@ def packed(url: str, id_: str | None, fetched_at: str | None, raw: bool) -> byte
 
 
 def unpacked(data: bytes) -> Tail:
-    """The inverse of `packed`."""
+    """The inverse of `packed`.
+
+    Raises:
+        ValueError, IndexError: these are no bytes of a tail.
+    """
     flags, at = data[0], 1
     fetched_at = id_ = None
     if flags & _SECONDS:
@@ -62,7 +67,7 @@ def unpacked(data: bytes) -> Tail:
         fetched_at, at = _text(data, at)
     if flags & _HAS_ID:
         id_, at = _text(data, at)
-    rest = decode_huffman(data[at:]) if flags & _HUFFMAN else data[at:]
+    rest = _decoded(data[at:]) if flags & _HUFFMAN else data[at:]
     return Tail(URL_HEADS[flags & 7] + rest.decode(), id_, fetched_at, bool(flags & _RAW))
 
 
@@ -73,6 +78,13 @@ def _packed_text(data: bytes) -> tuple[int, bytes]:
     if size >= len(data):
         return 0, data
     return _HUFFMAN, int(bits.ljust(8 * size, "1"), 2).to_bytes(size)
+
+
+def _decoded(data: bytes) -> bytes:
+    try:
+        return decode_huffman(data)
+    except HPACKDecodingError as error:
+        raise ValueError("the bytes of a URL are none of HPACK's code") from error
 
 
 @lru_cache(maxsize=1024)
