@@ -107,6 +107,29 @@ def test_a_migration_that_is_ended_goes_on_from_any_step(cluster_client, name, s
     assert {record.seq for _, record in whole(cluster_client, name).scan()} == unique - {gone}
 
 
+@pytest.mark.parametrize("step", ["copying", "switching"])
+def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(cluster_client, name, small_steps, step):
+    index, pages = opened(cluster_client, name), pages_of(200, 5)
+    answers = [summary(a.decision) for a in index.check_and_insert(pages[:120], {})]
+    migration = ClusterMigration(cluster_client, name, lambda progress: None)
+    assert not migration.abandon()
+
+    def kill(progress):
+        if progress.step == step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        migrated(cluster_client, name, to_design("10"), kill)
+    with pytest.raises(IndexMismatch, match=r"begun, to design 10 with 7 bucket bits for 1,000 pages: .* --abandon"):
+        migrated(cluster_client, name, to_design("4", 6))
+    assert migration.abandon()
+    answers += [summary(a.decision) for a in index.check_and_insert(pages[120:], {})]
+    assert answers == brute_force(pages, RULE)
+    assert tags(cluster_client, name) == {name}
+    migrated(cluster_client, name, to_design("4", 6))
+    whole(cluster_client, name)
+
+
 def test_workers_go_on_while_an_index_is_migrated(cluster, cluster_client, name, small_steps):
     """Stored, forgotten, replayed by one that opens the index again whenever it has another generation."""
     pages, kept = pages_of(400, 3), Retention(max_documents=60)

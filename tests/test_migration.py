@@ -139,6 +139,40 @@ def test_a_migration_ended_anywhere_goes_on_and_the_index_is_never_two(client, n
     assert answers == brute_force(pages, RULE)
 
 
+@pytest.mark.parametrize("step", ["copying", "switching"])
+def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(client, name, small_steps, step):
+    """Whether it was ended while it was copying, or while the index stood still."""
+    old, pages = opened(client, name), pages_of(300, 5)
+    answers = [summary(a.decision) for a in old.check_and_insert(pages[:200], {})]
+    migration = Migration(client, name, lambda progress: None)
+    assert not migration.abandon()
+
+    def kill(progress):
+        if progress.step == step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        migrated(client, name, to_design("10"), kill)
+    with pytest.raises(IndexMismatch, match=r"begun, to design 10 with 7 bucket bits for 1,000 pages: .* --abandon"):
+        migrated(client, name, to_design("4", 6))
+    assert migration.abandon()
+    answers += [summary(a.decision) for a in old.check_and_insert(pages[200:], {})]
+    assert answers == brute_force(pages, RULE)
+    assert_whole(client, name)
+    assert list(client.scan_iter(f"{name}~*")) == []
+    migrated(client, name, to_design("4", 6))
+    assert_whole(client, name)
+
+
+def test_who_carries_a_migration_on_that_others_gave_up_is_told(client, name, small_steps):
+    index, pages = opened(client, name), pages_of(300, 6)
+    index.check_and_insert(pages, {})
+    other = Migration(client, name, lambda progress: None)
+    with pytest.raises(IndexMismatch, match="given up"):
+        migrated(client, name, to_design("10"), lambda progress: other.abandon())
+    assert_whole(client, name)
+
+
 def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, name):
     """One goes on through two migrations, opening the index again each time that it is told to."""
     pages, answers, failures = pages_of(1500, 5), [], []

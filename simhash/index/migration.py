@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from simhash.errors import IndexMismatch
 from simhash.index.faults import FROZEN, translated
@@ -32,6 +34,7 @@ from simhash.index.specs import fields_of, spec_of
 from simhash.index.takedowns import Found, take_down
 from simhash.index.transfer import entry_of, record_row
 from simhash.index.walking import Logged, walk
+from simhash.tables import described
 
 AT_ONCE = 50
 """Records stored by one call."""
@@ -142,6 +145,21 @@ class Migration:
             self._clean_up()
         return spec
 
+    def abandon(self) -> bool:
+        """Give up a migration that was begun and that nobody carries on: remove what was copied. Whether there was one.
+
+        Raises:
+            IndexMismatch: there is no such index.
+        """
+        with translated():
+            self._clean_up()
+            old = self._opened()
+            keys = next_keys(self._name, old.layout.keys)
+            begun = self._client.delete(f"{keys}:meta")  # first, so that nobody can switch to it any more
+            self._exchange(FROZEN + old.generation, old.generation)
+            self._remove(keys)
+        return bool(begun)
+
     def _opened(self) -> Inside:
         """The live index, under the generation that it has when it is not frozen."""
         stored = self._meta(self._name)
@@ -155,14 +173,11 @@ class Migration:
 
     def _beside(self, old: Inside, spec: IndexSpec) -> Inside:
         """The new index: empty, or as far as an earlier run came."""
-        keys = f"{self._name}~{2 if old.layout.keys != f'{self._name}~2' else 1}"
+        keys = next_keys(self._name, old.layout.keys)
         importing = IMPORTING + old.generation
         meta = self._meta(keys)
         if meta and (meta["generation"] != importing or {k: meta[k] for k in _MADE_WITH} != made_with(spec)):
-            raise IndexMismatch(
-                f"a migration of {self._name!r} to other tables was begun: finish it as it was begun, or delete "
-                f"the keys {keys}:*"
-            )
+            raise begun_otherwise(self._name, meta)
         if not meta:
             self._remove(keys)
             self._client.hset(f"{keys}:meta", mapping={**fields_of(spec), "generation": importing})
@@ -228,10 +243,14 @@ class Migration:
                 return
 
     def _load(self, new: Inside, arguments: list[bytes]) -> None:
+        self._seq(new)  # says so when the migration was given up; the call would say that the index is lost
         new.run(_LOADING, *arguments)
 
     def _seq(self, inside: Inside) -> int:
-        return int(self._client.hget(inside.layout.meta, "seq"))
+        found = self._client.hget(inside.layout.meta, "seq")
+        if found is None:
+            raise IndexMismatch(f"the migration of {self._name!r} was given up by somebody else meanwhile")
+        return int(found)
 
     def _take_out(self, old: Inside, new: Inside) -> None:
         """Remove from the new index what was removed from the old one out of turn since it was copied."""
@@ -291,6 +310,21 @@ def made_with(spec: IndexSpec) -> dict[str, str]:
     """What tells two specs of one index apart, as ns:meta has it."""
     fields = fields_of(spec)
     return {name: v.decode() if isinstance(v := fields[name], bytes) else str(v) for name in _MADE_WITH}
+
+
+def next_keys(name: str, keys: str) -> str:
+    """What the keys of the generation behind the one with these `keys` start with."""
+    return f"{name}~{2 if keys != f'{name}~2' else 1}"
+
+
+def begun_otherwise(name: str, meta: Mapping[str, str]) -> IndexMismatch:
+    """The error where ns:meta of the new tables has `meta`, and something else is wanted."""
+    design = described(msgspec.json.decode(meta["design"])).name
+    return IndexMismatch(
+        f"a migration of {name!r} was begun, to design {design} with {meta['bucket_bits']} bucket bits for "
+        f"{int(meta['capacity']):,} pages: finish it as it was begun, or give it up: "
+        "simhash-dedup index migrate --abandon"
+    )
 
 
 def next_generation(frozen: str, spec: IndexSpec) -> str:

@@ -19,6 +19,7 @@ from simhash.tables import design as find_design
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import automatic_design
 from worker.errors import SettingsError
+from worker.settings import Settings
 from worker.stores import connect, connect_cluster, on_cluster
 
 TELL_SECONDS = 2.0
@@ -29,12 +30,14 @@ TELL_SECONDS = 2.0
 @click.option("--documents", type=click.IntRange(1), help="lay it out for so many unique pages  [default: as it is]")
 @click.option("--bucket-bits", type=click.IntRange(1, 32), help="leading bits of a bucket  [default: by --documents]")
 @click.option("--k", type=click.IntRange(0, 7), help="with --design auto: find every pair within so many bits")
+@click.option("--abandon", is_flag=True, help="give up what was begun: remove what was copied, let workers go on")
 @settings_options((*INDEX, *LOGGING))
 def migrate(
     name: str | None,
     documents: int | None,
     bucket_bits: int | None,
     k: int | None,
+    abandon: bool,
     config: Path | None,
     **flags: Any,
 ) -> None:
@@ -44,15 +47,16 @@ def migrate(
     over. (Where workers add more than is copied they wait more often, a fifth of a second at once.) No verdict is lost
     or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
     others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. Killed,
-    it goes on where it was when it is started again with the same arguments.
+    it goes on where it was when it is started again with the same arguments; or it is given up by --abandon.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
       simhash-dedup index migrate --design auto --k 5
       simhash-dedup index migrate --bucket-bits 18
+      simhash-dedup index migrate --abandon
     """
-    if not (name or documents or bucket_bits):
-        raise SettingsError("say what to change: --design, --documents or --bucket-bits")
+    if abandon == bool(name or documents or bucket_bits):
+        raise SettingsError("say what to change (--design, --documents or --bucket-bits), or --abandon, alone")
     if k is not None and name != "auto":
         raise SettingsError("--k chooses the tables of --design auto: give both")
     settings = settings_of(config, flags)
@@ -74,16 +78,22 @@ def migrate(
         except DesignError as error:
             raise SettingsError(f"design: {error}") from error
 
-    if on_cluster(settings):
-        on_many = ClusterMigration(connect_cluster(settings), settings.index_name, _teller())
-        done, still = on_many.run(wanted), on_many.still
-    else:
-        on_one = Migration(connect(settings), settings.index_name, _teller())
-        done, still = on_one.run(wanted), on_one.still
+    migration = _migration(settings)
+    if abandon:
+        begun = migration.abandon()
+        click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
+        return
+    done, still = migration.run(wanted), migration.still
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
     if still.times:
         longest = f"{1000 * still.longest_seconds:.0f} ms"
         click.echo(f"the index stood still {still.times} times, {longest} at most; workers waited", err=True)
+
+
+def _migration(settings: Settings) -> Migration | ClusterMigration:
+    if on_cluster(settings):
+        return ClusterMigration(connect_cluster(settings), settings.index_name, _teller())
+    return Migration(connect(settings), settings.index_name, _teller())
 
 
 def _teller() -> Callable[[Progress], None]:

@@ -16,7 +16,7 @@ slot of its own, which keeps how far that came: a migration that was ended goes 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -38,8 +38,10 @@ from simhash.index.migration import (
     Pace,
     Progress,
     Stillness,
+    begun_otherwise,
     made_with,
     next_generation,
+    next_keys,
 )
 from simhash.index.specs import fields_of, spec_of
 from simhash.index.transfer import Loader, index_row, record_row
@@ -83,16 +85,14 @@ class ClusterMigration:
             IndexMismatch: another migration has begun, to something else; or there is no such index.
         """
         self._clean_up()
-        stored = meta_of(self._client, self._name)
-        if not stored:
-            raise IndexMismatch(f"there is no index {self._name!r} on this Redis Cluster")
+        stored = self._stored()
         present, generation = spec_of(stored, self._name), stored["generation"].removeprefix(FROZEN)
         spec = wanted(present)
         if made_with(spec) == made_with(present):
             return spec
         keys = stored.get("keys", self._name)
         old = Inside.of(self._nodes, self._name, present, generation, keys=keys)
-        store = self._beside(f"{self._name}~{2 if keys != f'{self._name}~2' else 1}", spec)
+        store = self._beside(next_keys(self._name, keys), spec)
         if not stored["generation"].startswith(FROZEN):
             self._prepare(old, store)
         while not self._switched(old, store, keys):
@@ -106,10 +106,32 @@ class ClusterMigration:
         try:
             return opened_on_cluster_for_import(self._client, name, head)
         except IndexMismatch as error:
-            raise IndexMismatch(
-                f"a migration of {self._name!r} to other tables was begun: finish it as it was begun, or delete the "
-                f"keys {{{name}:*}}:*"
-            ) from error
+            if begun := meta_of(self._client, name):
+                raise begun_otherwise(self._name, begun) from error
+            raise
+
+    def abandon(self) -> bool:
+        """Give up a migration that was begun and that nobody carries on: remove what was copied. Whether there was one.
+
+        Raises:
+            IndexMismatch: there is no such index.
+        """
+        self._clean_up()
+        stored = self._stored()
+        keys = next_keys(self._name, stored.get("keys", self._name))
+        begun = meta_of(self._client, keys)
+        self._remove([claim_tag(keys)])  # first, so that nobody can switch to it any more
+        live = stored["generation"].removeprefix(FROZEN)
+        self._exchange(FROZEN + live, live)
+        self._remove(f"{{{tag}}}" for tag in group_tags(keys))
+        return bool(begun)
+
+    def _stored(self) -> dict[str, str]:
+        """What the live index says of itself."""
+        stored = meta_of(self._client, self._name)
+        if not stored:
+            raise IndexMismatch(f"there is no index {self._name!r} on this Redis Cluster")
+        return stored
 
     # Copy ---------------------------------------------------------------------------------------------------------
 
@@ -213,8 +235,12 @@ class ClusterMigration:
         retired, present = (self._nodes.field(self._meta, field) for field in ("retired", "keys"))
         if retired is None or present is None:
             return
-        for start in (f"{claim_tag(present.decode())}:", *(f"{{{tag}}}:" for tag in group_tags(retired.decode()))):
-            keys = self._nodes.keys(start)
+        self._remove([claim_tag(present.decode()), *(f"{{{tag}}}" for tag in group_tags(retired.decode()))])
+        self._nodes.drop_field(self._meta, "retired")
+
+    def _remove(self, tags: Iterable[str]) -> None:
+        """Remove all keys of these hash tags."""
+        for tag in tags:
+            keys = self._nodes.keys(f"{tag}:")
             while some := list(islice(keys, KEYS_AT_ONCE)):
                 self._nodes.remove(some)
-        self._nodes.drop_field(self._meta, "retired")
