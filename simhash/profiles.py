@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xxhash
@@ -47,8 +47,7 @@ _Rounds = Callable[[Weighing], Weighing]
 _ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What a page is recognised by.
 
     Attributes:

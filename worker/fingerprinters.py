@@ -11,6 +11,7 @@ system does not tell what a process has (no /proc), there is no such limit.
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -21,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +33,11 @@ from worker.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judge import Prepared, Recipe, Rejected, prepare
 from worker.records import RawRecord
 
-CHUNK_PAGES = 16
+CHUNK_PAGES = 32
 CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
+PIPE_BYTES = 1 << 20
+"""What a pipe to the children holds: the most that Linux lets anybody have. The usual 64 kB are less than a chunk."""
 KEPT_BYTES = 32 << 20
 """A child that has so many bytes more than at rest gives back what is free: small pages of many elements take a lot."""
 _NO_OBJECT = "PyObject pointer is null"
@@ -117,6 +122,16 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     os._exit(0)
 
 
+class _Context(ForkServerContext):
+    """Children of a server that forks them; its pipes hold the next chunks: no child waits for a parent at work."""
+
+    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:  # noqa: N802 - of the class above
+        ends = super().Pipe(duplex)
+        with suppress(AttributeError, OSError):  # not Linux; more than this user may have
+            fcntl.fcntl(ends[1].fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return ends
+
+
 @dataclass
 class _Part:
     """Neighbouring records that travel together."""
@@ -158,7 +173,7 @@ class Fingerprinters:
 
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
         give_large_blocks_back()  # the parent holds each page a few times over, too
-        context = multiprocessing.get_context("forkserver")
+        context = _Context()
         context.set_forkserver_preload(["worker.judge"])
         self.processes = processes
         self._prepare = prepare
