@@ -187,7 +187,7 @@ class Settings(BaseSettings):
     )
 
     # The loop
-    batch_pages: int = Field(100, ge=1, le=10_000, description="most pages in one transaction")
+    batch_pages: int = Field(200, ge=1, le=10_000, description="most pages in one transaction")
     batch_bytes: ByteSize = Field(ByteSize(8 << 20), ge=1, description="about the most bytes in one transaction")
     processes: int = Field(1, ge=1, le=256, description="consumers (run) or fingerprinting processes (file)")
     stuck_after: Seconds = Field(

@@ -31,7 +31,8 @@ from worker.records import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 
 PRODUCER_BATCH_BYTES = 256 << 10
-LINGER_MS = 5
+LINGER_MS = 1_000
+"""Longer than a batch takes to be handed over: `flush` ends it, and one request brings all of a partition."""
 FETCH_BYTES = 8 << 20
 PARTITION_FETCH_BYTES = 4 << 20
 """Several batches of one partition at once: the fingerprinters must not wait for the next fetch. The client holds what
