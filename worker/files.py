@@ -29,6 +29,8 @@ from worker.verdict import Verdict, encode
 BATCH_RECORDS = 128
 BATCH_BYTES = 8 << 20
 POLL_SECONDS = 0.2
+HUNGRY_WAIT_SECONDS = 0.01
+"""The wait for results while more batches may be under way: more of the inputs may have been read by then."""
 STANDARD_OUTPUT = 1
 EXAMPLES = 3
 LARGEST_KEPT_VALUE = 1 << 20
@@ -266,7 +268,7 @@ def run_files(
     while not stopping.is_set():
         if len(under_way) < deep:
             under_way.extend(_begun(reader, bench, timeout=0.0 if under_way else POLL_SECONDS))
-        if under_way and under_way[0].pending.ready(0.0 if len(under_way) < deep else POLL_SECONDS):
+        if under_way and under_way[0].pending.ready(HUNGRY_WAIT_SECONDS if len(under_way) < deep else POLL_SECONDS):
             _settle(under_way.popleft(), bench, outputs, summary)
         elif not under_way and reader.ended():
             summary.complete = True
