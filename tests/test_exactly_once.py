@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 
 import pytest
@@ -321,6 +321,19 @@ def another_member(stream):
         consumer.close()
 
 
+@contextmanager
+def standing_still(processes):
+    """Processes that do nothing meanwhile; one that was left so could not end."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
 def test_a_rebalance_in_the_middle_of_a_batch(kafka_server, redis_server, name):
     """While a batch is being fingerprinted its partition becomes another member's, who gives it back unread."""
     patient = {"session_timeout": "10s", "page_deadline": "120s"}
@@ -333,20 +346,16 @@ def test_a_rebalance_in_the_middle_of_a_batch(kafka_server, redis_server, name):
         made.wait_for(1)
         made.send(pages[1:17], partition=3)
         until(worker.stopped, "the worker stands still, with the batch in its hand")
-        fingerprinters = descendants(worker.process.pid)
-        for child in fingerprinters:
-            os.kill(child, signal.SIGSTOP)
-        worker.process.send_signal(signal.SIGCONT)
         with another_member(made) as member:
 
             def holds_half():  # it must go on polling, as members do, or the group waits for it
                 member.poll(100)
                 return len(member.assignment()) == 2
 
-            until(holds_half, "half of the partitions have moved")
-            assert TopicPartition(made.input_topic, 3) in member.assignment()
-            for child in fingerprinters:
-                os.kill(child, signal.SIGCONT)
+            with standing_still(descendants(worker.process.pid)):
+                worker.process.send_signal(signal.SIGCONT)
+                until(holds_half, "half of the partitions have moved")
+                assert TopicPartition(made.input_topic, 3) in member.assignment()
             made.send(pages[17:], partition=0)
             until(lambda: holds_half() and sum(made.answers().values()) >= 17, "its other partitions go on")
             assert {v["source"]["partition"] for v in made.verdicts()} == {0}

@@ -107,6 +107,27 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
         session.close()
 
 
+def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_server, redis_server, name):
+    """They never wait in a poll, so that what the broker answers comes between two of them."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2)
+    stream.create()
+    sessions: list[Session] = []
+
+    def shared():
+        for session in sessions:
+            session.poll(0.0, 10)
+        return [len(session._consumer.assignment()) for session in sessions]
+
+    try:
+        sessions.append(Session(settings_of(stream), f"{name}-0"))
+        until(lambda: shared() == [2], "the first has both", seconds=60)
+        sessions.append(Session(settings_of(stream), f"{name}-1"))
+        until(lambda: shared() == [1, 1], "each has one", seconds=60)
+    finally:
+        for session in sessions:
+            session.close()
+
+
 def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_server, name):
     """One that stood still and wakes up learns it from its heartbeat, perhaps in the middle of a transaction."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)

@@ -25,6 +25,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from simhash.index import Partition
 from worker.errors import PositionRewound, SettingsError
 from worker.kafka.connect import client_options, translated
+from worker.kafka.rejoining import keep_answers
 from worker.kafka.tolerance import be_tolerant
 from worker.kafka.topics import largest_messages
 from worker.records import Outgoing, RawRecord, Received, Source
@@ -96,6 +97,7 @@ class Session:
         self._rebalances = _Rebalances()
         self.largest = largest_messages(settings)
         be_tolerant()
+        keep_answers()
         with translated(settings):
             # The client can split a batch that is too large, but loses sight of its records then.
             batch_bytes = min(PRODUCER_BATCH_BYTES, *self.largest.values())
