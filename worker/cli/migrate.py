@@ -47,7 +47,8 @@ def migrate(
     over. (Where workers add more than is copied they wait more often, a fifth of a second at once.) No verdict is lost
     or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
     others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. Killed,
-    it goes on where it was when it is started again with the same arguments; or it is given up by --abandon.
+    it goes on where it was when it is started again with the same arguments; or it is given up by --abandon,
+    once no such command runs any more.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
