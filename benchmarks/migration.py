@@ -1,7 +1,7 @@
-"""A migration of a live index: how long it stands still while workers write to it as fast as they can.
+"""A migration of a live index under workers that write to it as fast as they can: what they feel of it.
 
-Each worker is a process of its own that judges new pages in batches of 100, waits when it is told to, and opens the
-index again when it has another generation. In the end every page, all of them new, must have been stored once.
+Each worker is a process of its own that judges new pages in batches of 100, before and during the migration, and opens
+the index again when it has another generation. In the end every page, all of them new, must have been stored once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +17,10 @@ from typing import Any
 import redis
 
 from benchmarks.memory import stored_pages
-from benchmarks.meter import Stopwatch
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import entries
 from deploy.local.stores import RedisServer
-from simhash.errors import IndexMigrated, IndexUnreachable
+from simhash.errors import IndexMigrated
 from simhash.index import IndexSpec, Partition, Position, Relation
 from simhash.index.layout import bucket_bits
 from simhash.index.migration import Migration
@@ -32,11 +32,9 @@ NAME = "migration"
 INDEX = "bench"
 BATCH = 100
 BEFORE, AFTER = design("6"), design("10")
-RETRY_SECONDS = 0.01
+BEFORE_SECONDS = 5.0
 START_SECONDS = 60.0
-STILL_MS = 500.0
-"""Expected at most: a fifth of a second, and what a call takes. A worker waits longer where many add faster than is
-copied, as the index stands still again and again."""
+LONG_CALL_MICROSECONDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +71,21 @@ def _measured(report: Report, client: Any, url: str, stored: int, workers: int) 
     for process in processes:
         process.start()
     ready.wait()
-    migration, watch = Migration(client, INDEX, lambda _: None), Stopwatch()
-    migration.run(_wanted)
-    seconds = watch.wall
+    client.config_set("slowlog-log-slower-than", LONG_CALL_MICROSECONDS)
+    client.slowlog_reset()
+    moments = [time.monotonic()]
+    time.sleep(BEFORE_SECONDS)
+    moments.append(time.monotonic())
+    Migration(client, INDEX, lambda _: None).run(_wanted)
+    moments.append(time.monotonic())
     end.set()
-    found = [results.get() for _ in processes]
+    answered = [results.get() for _ in processes]
     for process in processes:
         process.join()
-    _report(report, migration, seconds, found, f"{workers} workers")
-    told, there = stored + sum(pages for pages, _ in found), existing_index(client, INDEX).documents()
+    _report(report, moments, answered, f"{workers} workers")
+    slow = float(client.slowlog_len())
+    report.ratio(Ratio(NAME, f"calls longer than 10 ms ({workers} workers)", slow, "calls", "<=", 0))
+    told, there = stored + sum(len(each) for each in answered) * BATCH, existing_index(client, INDEX).documents()
     report.ratio(
         Ratio(NAME, f"pages called unique and not stored once ({workers} workers)", told - there, "pages", "<=", 0)
     )
@@ -92,48 +96,37 @@ def _wanted(present: IndexSpec) -> IndexSpec:
     return IndexSpec(present.profile, relation, bucket_bits(present.capacity, AFTER), present.capacity)
 
 
-def _report(report: Report, migration: Migration, seconds: float, found: list[tuple[int, float]], at: str) -> None:
-    still = migration.still
-    report.figure(NAME, f"in all ({at})", "s", [seconds])
-    report.figure(NAME, f"pages judged meanwhile ({at})", "pages/s", [sum(pages for pages, _ in found) / seconds])
-    report.figure(NAME, f"it stood still ({at})", "times", [still.times])
-    waited = 1e3 * max(seconds for _, seconds in found)
-    report.figure(NAME, f"longest time between two answers to a worker ({at})", "ms", [waited])
-    longest = 1e3 * still.longest_seconds
-    report.ratio(Ratio(NAME, f"it stood still at once, at most ({at})", longest, "ms", "<=", STILL_MS))
+def _report(report: Report, moments: list[float], answered: list[list[float]], at: str) -> None:
+    """`moments`: begin, begin of the migration, its end; `answered`: when each worker had its answers."""
+    for begin, end, when in zip(moments, moments[1:], ("before", "during"), strict=False):
+        within = [[begin, *(t for t in each if begin < t <= end), end] for each in answered]
+        rate = sum(len(each) - 2 for each in within) * BATCH / (end - begin)
+        longest = max(later - earlier for each in within for earlier, later in pairwise(each))
+        report.figure(NAME, f"pages judged {when} it ({at})", "pages/s", [rate])
+        report.figure(NAME, f"longest time between two answers to a worker {when} it ({at})", "ms", [1e3 * longest])
+    report.figure(NAME, f"in all ({at})", "s", [moments[2] - moments[1]])
 
 
 def _work(url: str, number: int, ready: Any, end: Any, results: Any) -> None:
-    """One worker: how many pages it was told are unique, and the longest time between two answers, in seconds."""
+    """One worker: when each of its batches was answered."""
     with redis.Redis.from_url(url) as client:
         index = existing_index(client, INDEX)
-        random, partition, told, longest = Random(number + 2), Partition("pages", number), 0, 0.0
+        random, partition, told, answered = Random(number + 2), Partition("pages", number), 0, []
         ready.wait()
-        last = time.monotonic()
         while not end.is_set():
             pages = entries(index.spec.relation, BATCH, told, random)
             pages = [replace(page, position=Position(partition, told + n)) for n, page in enumerate(pages)]
-            while (judged := _judged(index, pages, {partition: told})) is None:
-                index = _reopened(client)
-            now = time.monotonic()
-            longest, last, told = max(longest, now - last), now, told + judged
-    results.put((told, longest))
+            while not _judged(index, pages, {partition: told}):
+                index = existing_index(client, INDEX)
+            answered.append(time.monotonic())
+            told += BATCH
+    results.put(answered)
 
 
-def _judged(index: RedisIndex, pages: list[Any], committed: dict[Partition, int]) -> int | None:
-    """How many pages are answered; None: the index has another generation."""
-    while True:
-        try:
-            return len(index.check_and_insert(pages, committed))
-        except IndexUnreachable:
-            time.sleep(RETRY_SECONDS)
-        except IndexMigrated:
-            return None
-
-
-def _reopened(client: Any) -> RedisIndex:
-    while True:
-        try:
-            return existing_index(client, INDEX)
-        except IndexUnreachable:
-            time.sleep(RETRY_SECONDS)
+def _judged(index: RedisIndex, pages: list[Any], committed: dict[Partition, int]) -> bool:
+    """False: the index has another generation."""
+    try:
+        index.check_and_insert(pages, committed)
+    except IndexMigrated:
+        return False
+    return True

@@ -11,6 +11,7 @@ from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import Partition, Retention
 from simhash.index.cluster import ClusterMigration, existing_cluster_index, open_cluster_index
 from simhash.index.cluster.checking import check
+from simhash.index.cluster.migration import LEAST_FREE_SECONDS, Pace
 from tests.backends import Backend
 from tests.crowded_cluster import Crashed
 from tests.pages import brute_force, summary
@@ -195,6 +196,20 @@ def test_workers_that_add_more_than_is_copied_wait_for_it(
     there = whole(cluster_client, name)
     assert [record.seq for _, record in contents(there)] == list(range(1, there.documents() + 1))
     assert there.documents() > 25
+
+
+def test_workers_keep_half_of_the_time_while_less_is_left_each_time():
+    """And are left ever less when not even then less is left, so that the migration ends."""
+    pace = Pace(1.0)
+    for left in (9000, 8000, 8000):
+        pace.behind(left)
+    assert pace.free_seconds == 0.5
+    for left in range(7900, 7000, -100):
+        pace.behind(left)
+    assert pace.free_seconds == LEAST_FREE_SECONDS
+    pace.behind(7100)
+    pace.behind(7100)
+    assert pace.free_seconds == LEAST_FREE_SECONDS / 4
 
 
 def test_a_missing_index_is_said_to_be_missing(cluster_client, name):

@@ -4,15 +4,21 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import pytest
 import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
+from simhash.errors import IndexMigrated, IndexMismatch
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
-from simhash.index.migration import LEAST_FREE_SECONDS, Migration, Pace
+from simhash.index.generations import next_keys
+from simhash.index.layout import Layout
+from simhash.index.migration import Migration
 from simhash.index.opening import existing_index, open_index
+from simhash.index.spots import table_spots
 from simhash.index.takedowns import Found, take_down
 from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
@@ -55,8 +61,8 @@ def assert_whole(client, name):
 @pytest.fixture
 def small_steps(monkeypatch):
     """Many steps for few pages."""
-    monkeypatch.setattr("simhash.index.migration.NEARLY", 20)
-    monkeypatch.setattr("simhash.index.walking.stretch.__defaults__", (40,))
+    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 20)
+    monkeypatch.setattr("simhash.index.calls.MAX_PAGES", 20)
 
 
 class Killed(Exception):
@@ -109,34 +115,57 @@ def test_what_is_in_the_journal_keeps_its_answer(client, name):
     assert new.journalled(Position(Partition("pages", 0), 50))
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 4, 5, 6])
-def test_a_migration_ended_anywhere_goes_on_and_the_index_is_never_two(client, name, small_steps, calls):
-    """Between the two runs workers go on, or wait where the index stands still."""
-    old = opened(client, name)
-    pages = pages_of(400, 4)
-    answers = [summary(a.decision) for a in old.check_and_insert(pages[:200], {})]
-    made = 0
+class Dying:
+    """A connection that is cut off at its nth command: before the server has it, or before its answer is read."""
 
-    def kill(progress):
-        nonlocal made
-        made += 1
-        if made == calls:
+    def __init__(self, client, last, answered):
+        self._client, self._left, self._answered = client, last, answered
+        self._execute = client.execute_command
+
+    def __enter__(self):
+        self._client.execute_command = self._counted
+        return self
+
+    def __exit__(self, *_):
+        del self._client.execute_command
+
+    def _counted(self, *command, **options):
+        self._left -= 1
+        if self._left == 0 and not self._answered:
             raise Killed
+        answer = self._execute(*command, **options)
+        if self._left == 0:
+            raise Killed
+        return answer
 
-    with pytest.raises(Killed):
-        migrated(client, name, to_design("10"), kill)
-    try:
-        answers += [summary(a.decision) for a in old.check_and_insert(pages[200:300], {})]
-    except IndexUnreachable:
-        with pytest.raises(IndexUnreachable):
-            opened(client, name)
-    with pytest.raises(IndexMismatch, match="was begun"):
-        migrated(client, name, to_design("15"))
-    migrated(client, name, to_design("10"))
-    assert_whole(client, name)
-    new = opened(client, name)
-    answers += [summary(a.decision) for a in new.check_and_insert(pages[len(answers) :], {})]
-    assert answers == brute_force(pages, RULE)
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
+    redis_server, client, name, small_steps, answered
+):
+    """Killed at each of its commands in turn, and carried on by another; the index is in use all the time."""
+    mine, pages = redis.Redis.from_url(redis_server.url), pages_of(140, 4)
+    expected = brute_force(pages, RULE)
+    for last in range(1, 1000):
+        client.flushall()
+        old = opened(client, name)
+        answers = [summary(a.decision) for a in old.check_and_insert(pages[:80], {})]
+        killed = True
+        with Dying(mine, last, answered), suppress(Killed):
+            migrated(mine, name, to_design("10"))
+            killed = False
+        with suppress(IndexMigrated):
+            answers += [summary(a.decision) for a in old.check_and_insert(pages[80:110], {})]
+        if client.hexists(f"{name}:meta", "next"):
+            with pytest.raises(IndexMismatch, match="was begun"):
+                migrated(client, name, to_design("15"))
+        migrated(client, name, to_design("10"))
+        assert assert_whole(client, name).spec.relation.design.name == "10"
+        answers += [summary(a.decision) for a in opened(client, name).check_and_insert(pages[len(answers) :], {})]
+        assert answers == expected
+        if not killed:
+            break
+    assert last > 15
 
 
 @pytest.mark.parametrize("step", ["copying", "switching"])
@@ -187,21 +216,12 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
                 answers.extend(summary(a.decision) for a in some)
                 if len(answers) >= 200:
                     ready.set()
-            except IndexUnreachable:
-                continue
             except IndexMigrated:
-                index = reopened(mine)
+                index = opened(mine, name)
             except Exception as error:
                 failures.append(error)
                 ready.set()
                 raise
-
-    def reopened(mine):
-        while True:
-            try:
-                return opened(mine, name)
-            except IndexUnreachable:
-                continue
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -214,91 +234,72 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
     assert assert_whole(client, name).spec.relation.design.name == "8"
 
 
-@pytest.mark.parametrize(("still_seconds", "times"), [(60.0, [1]), (0.0, range(3, 20))])
-def test_workers_that_add_more_than_is_copied_wait_for_it(client, name, small_steps, monkeypatch, still_seconds, times):
-    """Fifty pages for forty copied: it would never end if they did not; and no more is copied at once than may be."""
-    monkeypatch.setattr("simhash.index.migration.FREE_SECONDS", 0.0)
-    monkeypatch.setattr("simhash.index.migration.STILL_SECONDS", still_seconds)
-    random, told = Random(8), []
+def test_from_its_begin_on_every_call_writes_to_both(client, name, small_steps):
+    """Also what was not carried yet is judged, stored and removed at once, where it is."""
     old = opened(client, name)
-    old.check_and_insert(unlike(120, random), {})
-    frozen = 0
+    old.check_and_insert(unlike(100, Random(8)), {})
+    added = unlike(30, Random(9))
+    before = contents(old)
 
     def add(progress):
-        nonlocal frozen
-        assert len(told) < 200, "the migration does not end"
-        told.append(progress)
-        try:
-            old.check_and_insert(unlike(50, random), {})
-            frozen = 0
-        except IndexUnreachable:
-            frozen += 1
-            assert (
-                still_seconds or frozen <= 3
-            )  # one stretch; when little is left behind it, the last one, and the switch
+        if progress.copied > 20:
+            return
+        spec = to_design("10")(old.spec)
+        beside = Layout(name, spec, next_keys(name, name))
+        taken = Found(*before[90])
+        take_down(old.inside, [taken])
+        old.check_and_insert(added, {})
+        for page in added:
+            assert client.hexists(beside.records(page.fingerprint), beside.key_of(page.fingerprint))
+            for spot in table_spots(beside, page.fingerprint):
+                assert client.zscore(spot.key, spot.member) == spot.score
+        take_down(old.inside, [Found(*contents(old)[-1])])
+        gone = added[-1].fingerprint
+        assert not client.hexists(beside.records(gone), beside.key_of(gone))
 
-    migration = Migration(client, name, add)
-    migration.run(to_design("10"))
-    assert migration.still.times in times
+    migrated(client, name, to_design("10"), add)
     stored = [record.seq for _, record in contents(assert_whole(client, name))]
-    assert stored == list(range(1, old.documents() + 1))
+    assert stored == [*range(1, 91), *range(92, 130)]
 
 
-def test_workers_keep_half_of_the_time_while_less_is_left_each_time():
-    """And are left ever less when not even then less is left, so that the migration ends."""
-    pace = Pace(1.0)
-    for left in (9000, 8000, 8000):
-        pace.behind(left)
-    assert pace.free_seconds == 0.5
-    for left in range(7900, 7000, -100):
-        pace.behind(left)
-    assert pace.free_seconds == LEAST_FREE_SECONDS
-    pace.behind(7100)
-    pace.behind(7100)
-    assert pace.free_seconds == LEAST_FREE_SECONDS / 4
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32), kept=st.sampled_from([Retention(), Retention(max_documents=90), Retention(500)]))
+def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, seed, kept):
+    """Pages of all kinds, replays, takedowns and retention between its steps; beside one that is not migrated."""
+    client, name = redis.Redis.from_url(redis_server.url), f"both-{seed}"
+    client.flushall()
+    random, clock = Random(seed), [1_000]
+    pages = iter(pages_of(700, seed))
+    moved, still = (opened(client, each, retention=kept, clock=lambda: clock[0]) for each in (name, "still"))
+    told = []
+
+    def judge(count):
+        some = [next(pages) for _ in range(count)]
+        some += random.sample(some, count // 5)
+        answers, expected = ([a.decision for a in index.check_and_insert(some, {})] for index in (moved, still))
+        assert answers == expected
+
+    def take_some():
+        for found in contents(still)[: 5 * random.randrange(1, 4) : 5]:
+            assert take_down(moved.inside, [Found(*found)]) == take_down(still.inside, [Found(*found)])
+
+    def go_on(progress):
+        told.append(progress)
+        if progress.step == "copying" and len(told) < 25:
+            clock[0] += random.randrange(60)
+            random.choice([lambda: judge(15), take_some, lambda: None])()
+
+    judge(120)
+    with patch("simhash.index.calls.FIRST_PAGES", 10), patch("simhash.index.calls.MAX_PAGES", 10):
+        migrated(client, name, to_design(random.choice(["10", "8", "15"]), random.choice([4, 7])), go_on)
+    moved = opened(client, name, retention=kept, clock=lambda: clock[0])
+    judge(50)
+    assert contents(assert_whole(client, name)) == contents(assert_whole(client, "still"))
 
 
 def unlike(count, random):
     """Pages each of which is new."""
     return [entry(random.getrandbits(40), random.getrandbits(64), random.getrandbits(64)) for _ in range(count)]
-
-
-def test_what_is_taken_down_while_it_is_copied_does_not_come_back(client, name, small_steps):
-    old = opened(client, name)
-    old.check_and_insert(pages_of(200, 6), {})
-    found = [Found(*each) for each in contents(old)[5:60:10]]
-
-    def take(progress):
-        if progress.step == "copying" and found:
-            with suppress(redis.ResponseError):  # it is frozen just now
-                take_down(old.inside, found[:2])
-                gone.update(each.record.seq for each in found[:2])
-                del found[:2]
-
-    gone, before = set(), contents(old)
-    migrated(client, name, to_design("10"), take)
-    assert len(gone) > 2
-    assert contents(assert_whole(client, name)) == [each for each in before if each[1].seq not in gone]
-
-
-def test_what_is_forgotten_while_it_is_copied_stays_forgotten(client, name, small_steps):
-    clock = [1_000_000]
-    kept = Retention(max_age_ms=1000)
-    old = opened(client, name, retention=kept, clock=lambda: clock[0])
-    old.check_and_insert(pages_of(150, 7), {})
-    clock[0] += 2000
-    made = []
-
-    def go_on(progress):
-        if not made:
-            made.append(old.check_and_insert(crowd(40, Random(70), first=5000), {}))
-
-    migrated(client, name, to_design("10"), go_on)
-    index = open_index(client, name, {}, RULE, 1000, kept, lambda: clock[0])
-    for n in range(8):
-        index.check_and_insert(crowd(20, Random(71 + n), first=6000 + 20 * n), {})
-    assert_whole(client, name)
-    assert all(record.inserted_ms == clock[0] for _, record in index.scan())
 
 
 def test_a_stream_goes_on_through_a_migration(kafka_server, redis_server, name):

@@ -30,6 +30,10 @@ class BaseMoved(IndexFault):
     """The index is judged beside another base now; the message is its generation."""
 
 
+class NextMoved(IndexFault):
+    """The index has a next generation beside it now, another one, or none any more."""
+
+
 _NOT_NOW = (
     redis.OutOfMemoryError,
     redis.ReadOnlyError,
@@ -73,6 +77,8 @@ def _fault(message: str) -> IndexFault:
         return StaleObservation(f"a page below the committed mark {mark} of {journal} was handed in")
     if kind == "BASE":
         return BaseMoved(rest)
+    if kind == "NEXT":
+        return NextMoved(message)
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
     if kind == "GENERATION" and rest.startswith(FROZEN):

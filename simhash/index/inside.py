@@ -16,7 +16,7 @@ import msgspec
 from simhash.index.layout import Layout
 
 _FOLDER = resources.files("simhash.index").joinpath("script")
-_COMMON = ("call", "bits", "records", "retention")
+_COMMON = ("call", "bits", "records", "beside", "retention", "writing")
 _NOTHING_ASKED = msgspec.json.encode(
     {"now_ms": 0, "max_age_ms": -1, "max_documents": -1, "expire_per_page": 0, "partitions": []}
 )

@@ -35,6 +35,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from simhash.errors import DesignError
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
 from simhash.index.lua import expression
@@ -249,8 +251,12 @@ class Layout:
         if entry.fingerprint is None:
             digest = tagged(entry.digest)
             return b"".join((head, body, digest, self.digests(digest).encode()))
-        key, bands = self.key_of(entry.fingerprint), self.spec.relation.band_keys(entry.verifier)
-        return b"".join((head, body, key, self.places.packed(key), self._band_places(bands)))
+        bands = self.spec.relation.band_keys(entry.verifier)
+        return b"".join((head, body, self.stands(self.key_of(entry.fingerprint)), self._band_places(bands)))
+
+    def stands(self, key: bytes) -> bytes:
+        """Where a fingerprint (`key_of`) stands, for scripts: itself, its records, its place in each table."""
+        return key + self.places.packed(key)
 
     def answer(self, data: bytes, entry: Entry) -> Answer:
         """The script's answer for a page."""
@@ -287,11 +293,20 @@ class Layout:
 
     def for_script(self) -> str:
         """What scripts must know of the layout: Lua that stands before them, `layout` and `permutations()`."""
+        layout, permutations = expression(self._described()), expression(self._permutations())
+        return f"local layout = {layout}\nlocal function permutations() return {permutations} end\n"
+
+    def for_scripts_beside(self) -> bytes:
+        """The same for the scripts of the generation before this one, as JSON: see script/beside.lua."""
+        return msgspec.json.encode({**self._described(), "tables": self._permutations()})
+
+    def _described(self) -> dict[str, object]:
         relation = self.spec.relation
         bands = "".join(
             f"c{len(self.band(i).encode()) + self.digits}c{self.band_shape.score_digits}" for i in range(relation.bands)
         )
-        layout = expression({
+        stands = f">c{self.fingerprint_bytes}{self.places.struct}"
+        return {
             "log": self.log,
             "records": self.records_start,
             "digests": self.digests_start,
@@ -302,14 +317,17 @@ class Layout:
             "compared_bytes": self.verifier_bytes - relation.bands * BAND_BITS // 8,
             "bucket_bits": self.spec.bucket_bits,
             "bucket_digits": self.digits,
+            "bucket_format": f"%0{self.digits}x",
             "prefixes": [table.prefix for table in self._tables],
             "radius": relation.design.radius,
             "bands": [self.band(i) for i in range(relation.bands)],
             "band_score_bits": self.band_shape.score,
-            "places": f">c{self.fingerprint_bytes}{self.places.struct}{bands}",
-        })  # fmt: skip
-        permutations = expression([self._permutation(i, table) for i, table in enumerate(self._tables)])
-        return f"local layout = {layout}\nlocal function permutations() return {permutations} end\n"
+            "stands": stands,
+            "places": stands + bands,
+        }
+
+    def _permutations(self) -> list[Mapping[str, object]]:
+        return [self._permutation(i, table) for i, table in enumerate(self._tables)]
 
     def _permutation(self, index: int, table: Table) -> Mapping[str, object]:
         """What matches and removals need of a table: both permutations, as substrings (from 1) of a fingerprint."""

@@ -20,7 +20,8 @@ from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
 from simhash.index.calls import CallSize, Script
-from simhash.index.faults import BaseMoved, translated
+from simhash.index.faults import BaseMoved, NextMoved, translated
+from simhash.index.generations import next_layout
 from simhash.index.inside import Inside, source
 from simhash.index.interface import (
     Answer,
@@ -44,7 +45,7 @@ CALL_WORK = 3500
 CALLS_UNDER_WAY = 2
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
-_PARTS = ("call", "bits", "records", "retention", "judging", "crowds", "journals", "batch")
+_PARTS = ("call", "bits", "records", "beside", "retention", "writing", "judging", "crowds", "journals", "batch")
 
 
 class Known(NamedTuple):
@@ -93,6 +94,7 @@ class RedisIndex:
         self._generation = generation
         self._size = CallSize()
         self._beside: Beside | None = None
+        self._next: Layout | None = None
 
     @property
     def spec(self) -> IndexSpec:
@@ -119,6 +121,10 @@ class RedisIndex:
             except BaseMoved as error:
                 self._follow(error)
                 known = self._known(entries)
+            except NextMoved:
+                with translated():
+                    self._next = next_layout(self._client, self._layout.name)
+                self._size = CallSize()  # a page takes twice the time now, or half of it
         return answers
 
     def judge_beside(self, base: Base) -> None:
@@ -312,7 +318,7 @@ class RedisIndex:
         known: Known,
     ) -> list[object]:
         numbers, partitions = self._partitions(entries, committed)
-        pages = [self._layout.page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
+        pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         decided = {n: answer for n, answer in enumerate(known.answers, start=1) if answer}
         of_call = {
             "now_ms": self._clock() if self._clock else -1,
@@ -322,8 +328,15 @@ class RedisIndex:
             "partitions": partitions,
             "base": known.generation,
             "decided": list(decided),
+            "next": self._next.keys if self._next else "",
         }
         return [self._generation, msgspec.json.encode({**call, **of_call}), *pages, *decided.values()]
+
+    def _page(self, entry: Entry, partition: int) -> bytes:
+        page = self._layout.page(entry, partition)
+        if self._next is None or entry.fingerprint is None:
+            return page
+        return page + self._next.stands(self._next.key_of(entry.fingerprint))
 
     def _tell(self, decision: Unique | Duplicate) -> None:
         """Note a number that the index has given. A match's may be the base's, from the journal."""

@@ -84,11 +84,11 @@ def migrate(
         begun = migration.abandon()
         click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
         return
-    done, still = migration.run(wanted), migration.still
+    done = migration.run(wanted)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
-    if still.times:
-        longest = f"{1000 * still.longest_seconds:.0f} ms"
-        click.echo(f"the index stood still {still.times} times, {longest} at most; workers waited", err=True)
+    if isinstance(migration, ClusterMigration) and migration.still.times:
+        longest = f"{1000 * migration.still.longest_seconds:.0f} ms"
+        click.echo(f"the index stood still {migration.still.times} times, {longest} at most; workers waited", err=True)
 
 
 def _migration(settings: Settings) -> Migration | ClusterMigration:

@@ -15,8 +15,10 @@ slot of its own, which keeps how far that came: a migration that was ended goes 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -29,25 +31,29 @@ from simhash.index.cluster.opening import meta_of
 from simhash.index.cluster.operations import ClusterOperations
 from simhash.index.cluster.placement import claim_tag, group_tags
 from simhash.index.faults import FROZEN
+from simhash.index.generations import begun_otherwise, made_with, next_generation, next_keys
 from simhash.index.interface import IndexSpec
-from simhash.index.migration import (
-    EXCHANGE,
-    FREE_SECONDS,
-    NEARLY,
-    STILL_SECONDS,
-    Pace,
-    Progress,
-    Stillness,
-    begun_otherwise,
-    made_with,
-    next_generation,
-    next_keys,
-)
+from simhash.index.migration import Progress
 from simhash.index.specs import fields_of, spec_of
 from simhash.index.transfer import Loader, index_row, record_row
 
+NEARLY = 200
+"""So few records left are copied while the index is frozen."""
+STILL_SECONDS = 0.2
+"""The longest that the index stands still at once (and a call longer)."""
+FREE_SECONDS = 1.0
+"""So long it is copied before it is asked whether less is left than before; if not, the index is to stand still."""
+LEAST_FREE_SECONDS = 0.1
+"""Workers are left so much between two times that it stands still, unless not even then less is left."""
+SHRINKING = 0.9
+"""What is left shrinks to this from one time to the next, or workers are left half as much between them."""
 KEYS_AT_ONCE = 500
 GONE_AT_ONCE = 1000
+_EXCHANGE = """
+local generation = redis.call('HGET', KEYS[1], 'generation')
+if generation == ARGV[1] then redis.call('HSET', KEYS[1], 'generation', ARGV[2]) end
+return redis.call('HGET', KEYS[1], 'generation')
+"""
 _SWITCH = """
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
 local nonce = math.max(tonumber(redis.call('HGET', KEYS[1], 'nonce')), tonumber(ARGV[3]))
@@ -58,6 +64,38 @@ return 1
 _KEEP_GONE = """
 for n = 1, #ARGV do redis.call('ZADD', KEYS[1], ARGV[n], ARGV[n]) end
 """
+
+
+@dataclass
+class Stillness:
+    """How often the index took no pages for a moment, and how long at most."""
+
+    times: int = 0
+    longest_seconds: float = 0.0
+
+    def was(self, seconds: float) -> None:
+        """It was once more, for so long."""
+        self.times += 1
+        self.longest_seconds = max(self.longest_seconds, seconds)
+
+
+class Pace:
+    """How long workers go on between two times that the index stands still for a copy that is behind them.
+
+    Attributes:
+        free_seconds: so long.
+    """
+
+    def __init__(self, free_seconds: float) -> None:
+        self.free_seconds = free_seconds
+        self._left_before = math.inf
+
+    def behind(self, left: int) -> None:
+        """The index is to stand still now, with so much left to be copied."""
+        if left > SHRINKING * self._left_before:
+            least = LEAST_FREE_SECONDS if left < self._left_before else 0.0
+            self.free_seconds = max(self.free_seconds / 2, min(least, self.free_seconds))
+        self._left_before = left
 
 
 class ClusterMigration:
@@ -161,7 +199,7 @@ class ClusterMigration:
 
     def _exchange(self, one: str, other: str) -> None:
         """Give the live index another generation: freeze it, or let it go on."""
-        if self._nodes.script(EXCHANGE, [self._meta], [one, other]).decode() != other:
+        if self._nodes.script(_EXCHANGE, [self._meta], [one, other]).decode() != other:
             raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
 
     def _left(self, old: Inside, store: ClusterStore) -> int:
@@ -217,7 +255,7 @@ class ClusterMigration:
         first = int(counters[b"first"])
         fields: dict[str, Any] = {
             **{name: value for name, value in fields_of(new.layout.spec).items() if name not in ("seq", "documents")},
-            "generation": next_generation(frozen.generation, new.layout.spec),
+            "generation": next_generation(frozen.generation.removeprefix(FROZEN), new.layout.spec),
             "documents": counters[b"documents"],
             "first": first,
             "floor": max(first, int(self._nodes.field(self._meta, "floor") or 0)),

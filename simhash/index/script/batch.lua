@@ -3,7 +3,7 @@
 -- What takes as long as comparing so many candidates: a page that meets few, or one that is forgotten.
 local probes = #layout.prefixes + #layout.bands
 for _, prefix in ipairs(layout.prefixes) do probes = probes + layout.radius * prefix end
-local PAGE_WORK = 20 + 3 * probes
+local PAGE_WORK = (20 + 3 * probes) * (beside and 2 or 1)
 
 -- The answer; nil when the page meets a crowd.
 local function judge(page)

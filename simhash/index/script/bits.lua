@@ -5,11 +5,9 @@
 local NIBBLES = {[0] = '0000', '0001', '0010', '0011', '0100', '0101', '0110', '0111',
   '1000', '1001', '1010', '1011', '1100', '1101', '1110', '1111'}
 
-local tables
-
 local function table_of(i)
-  tables = tables or permutations()
-  return tables[i]
+  layout.tables = layout.tables or permutations()
+  return layout.tables[i]
 end
 
 -- These are filled as they are asked: a call needs few of them, and to fill the tables whole takes a millisecond.
@@ -57,10 +55,8 @@ local function number_of(bits) return bits == '' and 0 or tonumber(bits, 2) end
 -- A whole number in decimal: Lua itself would write large ones with an exponent.
 local function text_of(number) return string.format('%.0f', number) end
 
-local hex = '%0' .. layout.bucket_digits .. 'x'
-
 -- The bucket that bits begin with.
-local function bucket_of(bits) return string.format(hex, number_of(sub(bits, 1, layout.bucket_bits))) end
+local function bucket_of(bits) return string.format(layout.bucket_format, number_of(sub(bits, 1, layout.bucket_bits))) end
 
 -- How many bits of a byte are 1. Written out, and when it is needed: to count them would take a fifth of a call with a
 -- single page, and to fill the table some microseconds.

@@ -1,18 +1,20 @@
 -- Judge a batch of pages, in order, in one atomic step; store those that match nothing.
 --
 -- The script is made of what an index's layout is (Layout.for_script: layout, permutations()) and of the files of this
--- folder, one behind the other: call (this), bits, records, retention, judging,
+-- folder, one behind the other: call (this), bits, records, beside, retention, judging,
 -- crowds, journals, batch. Which keys there are, and the bytes of records, is told in layout.py.
 --
 -- KEYS[1]  ns:meta; all other keys are made here or come with the pages (so: one primary, not a cluster)
 -- ARGV[1]  generation
 -- ARGV[2]  call: JSON {name, work, crowd, history, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page,
---          partitions, base, decided, read}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
+--          partitions, base, decided, read, next}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
+--          next: what the keys of the generation that lies beside this one start with, '': none (beside.lua);
 --          decided: numbers of the pages (from 1) that are known from it; read: only with a page alone, see crowds.lua
 -- ARGV[3..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --          observation (16), body (behind 2 bytes of length), then
 --          'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
---               band key and score (dashes: no band).   'd': tagged digest (17), key of its record.
+--               band key and score (dashes: no band); once more, without bands, for the next generation.
+--          'd': tagged digest (17), key of its record.
 --           behind the pages: what the base answers for each of the decided ones, as it would be returned
 -- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
 -- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record | 'c': the page meets
@@ -30,7 +32,8 @@ local byte, sub, char = string.byte, string.sub, string.char
 local bxor = bit.bxor
 local pack, unpack_struct, call = struct.pack, struct.unpack, redis.call
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base', 'cut', 'most_candidates')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base', 'cut', 'most_candidates',
+  'next')
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
 end
@@ -42,6 +45,7 @@ if asked.history and not (meta[4] == asked.history and server_is(sub(asked.histo
   return redis.error_reply('HISTORY')
 end
 if asked.base and (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
+if asked.next and (meta[8] or '') ~= asked.next then return redis.error_reply('NEXT') end
 if meta[6] and meta[6] == asked.name then return {} end
 local seq, documents, most_candidates = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[7] or '0')
 

@@ -1,9 +1,6 @@
 -- Judging --------------------------------------------------------------------------------------------------------
 
--- What a page brings along in `places`: its fingerprint, the key of its records, then for each table key and score, for each
--- table the member, for each band key and score.
-local RECORDS, TABLES, MEMBERS, BANDS = 2, 3, 2 + 2 * #layout.prefixes, 3 + 3 * #layout.prefixes
-local NO_KEY = byte('-')   -- what the score of a band begins with when there is none
+local MEMBERS, BANDS = members_at(), bands_at()
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
@@ -85,7 +82,7 @@ local function probe_flipped(i, key, score, page)
   local digits = layout.bucket_digits
   local start, bucket = sub(key, 1, -digits - 1), tonumber(sub(key, -digits), 16)
   for nth = 1, layout.bucket_bits do
-    local other = string.format(hex, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
+    local other = string.format(layout.bucket_format, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
     compare(i, start .. other, score, page, nth)
   end
   local own = tonumber(score)
@@ -128,24 +125,12 @@ local function verdict()
   if oldest_seq then return count .. 'd' .. char(oldest_distance) .. oldest_record end
 end
 
-local function insert_bands(page, others)
-  for i = 1, #layout.bands do
-    local key, score = page.places[BANDS + 2 * (i - 1)], page.places[BANDS + 2 * (i - 1) + 1]
-    if byte(score) ~= NO_KEY and not shares_place(others, i, key, tonumber(score)) then
-      add_member(key, score, page.fingerprint)
-    end
-  end
-end
-
 local function insert(page)
   local places, records = page.places, records_in(page.field)
-  insert_bands(page, records)
-  records[#records + 1] = number_record(page.fingerprint, page.body)
-  call('HSET', places[RECORDS], page.fingerprint, field_of(records))
-  if page.field then return end
-  for i = 1, #layout.prefixes do
-    add_member(places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1], places[MEMBERS + i])
-  end
+  local record = number_record(page.fingerprint, page.body)
+  write_bands(places, records)
+  write(places, records, record)
+  in_next(write_at, page.argument, places[#places], record)
 end
 
 local function judge_fingerprint(page)
@@ -172,7 +157,9 @@ local function judge_digest(page)
   if record then   -- it is over, and its place is taken before retention comes to it
     documents, gaps, removed = documents - 1, gaps + 1, removed + 1
   end
-  call('HSET', key, digest, number_record(digest, page.body))
+  local numbered = number_record(digest, page.body)
+  call('HSET', key, digest, numbered)
+  in_next(write_digest, digest, numbered)
   return pack('>I4c1I6', candidates, 'u', seq)
 end
 

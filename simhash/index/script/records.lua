@@ -1,12 +1,14 @@
 -- Records --------------------------------------------------------------------------------------------------------
 -- A field of ns:r is a record, or, of two and more, 255 and each behind two bytes of length.
 
-local SEVERAL = 255
+local SEVERAL, DIGEST_BYTES = 255, 17
 
 local function records_key(fingerprint)
   local bits = to_bits(fingerprint)
   return layout.records .. bucket_of(sub(bits, #bits - layout.bits + 1))
 end
+
+local function digest_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
 
 local function records_in(field)
   if not field then return {} end

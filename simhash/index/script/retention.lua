@@ -1,23 +1,24 @@
 -- Retention ------------------------------------------------------------------------------------------------------
 -- The log's last entry is that of the last seq given, and none is missing: the first one's seq follows from its length.
 
-local DIGEST_BYTES = 17
 local gaps = call('LLEN', layout.log) - documents   -- entries of the log whose record was removed out of turn
 local removed = 0                                   -- records that this call removes out of turn
 
-local function digest_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
-
--- The log's first entry; its record is nil when that was removed out of turn. All that was logged must be written.
-local function oldest_logged()
-  local field = call('LINDEX', layout.log, 0)
-  if not field then return nil end
-  local entry = {field = field, seq = seq - call('LLEN', layout.log) + 1, others = {}}
-  entry.has_fingerprint = #field ~= DIGEST_BYTES
+-- The record of this number, by the name under which it is logged, and the others of that name; its record is nil when
+-- that was removed out of turn.
+local function entry_of(field, number)
+  local entry = {field = field, seq = number, others = {}, has_fingerprint = #field ~= DIGEST_BYTES}
   entry.key = entry.has_fingerprint and records_key(field) or digest_key(field)
   for _, record in ipairs(records_in(call('HGET', entry.key, field))) do
-    if seq_of(record) == entry.seq then entry.record = record else table.insert(entry.others, record) end
+    if seq_of(record) == number then entry.record = record else table.insert(entry.others, record) end
   end
   return entry
+end
+
+-- The log's first entry. All that was logged must be written.
+local function oldest_logged()
+  local field = call('LINDEX', layout.log, 0)
+  return field and entry_of(field, seq - call('LLEN', layout.log) + 1)
 end
 
 local function remove_members(fingerprint)
@@ -37,8 +38,7 @@ local function remove_bands(entry)
 end
 
 -- Take a record out of its hash, and its members where it was the last of its fingerprint.
-local function remove(entry)
-  documents = documents - 1
+local function take_out(entry)
   if entry.has_fingerprint then remove_bands(entry) end
   if #entry.others > 0 then
     call('HSET', entry.key, entry.field, field_of(entry.others))
@@ -46,6 +46,17 @@ local function remove(entry)
     call('HDEL', entry.key, entry.field)
     if entry.has_fingerprint then remove_members(entry.field) end
   end
+end
+
+local function take_out_if_there(field, number)
+  local entry = entry_of(field, number)
+  if entry.record then take_out(entry) end
+end
+
+local function remove(entry)
+  documents = documents - 1
+  take_out(entry)
+  in_next(take_out_if_there, entry.field, entry.seq)
 end
 
 local unwritten = {}
