@@ -1,6 +1,7 @@
 """What operators do with an index in Redis: move it, forget pages of it, look at it."""
 
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 
 import msgspec
@@ -10,7 +11,8 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from simhash.errors import IndexMismatch
 from simhash.index import Retention, transfer
-from simhash.index.cluster import open_cluster_index
+from simhash.index.cluster import ClusterMigration, open_cluster_index
+from simhash.index.migration import Migration
 from simhash.index.opening import open_index
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
 from simhash.index.takedowns import Found
@@ -290,6 +292,29 @@ def test_statistics_of_all_buckets_are_exact(backend, filled, name):
     text = run("stats", *place(backend, name)).output
     assert f"documents             {len(records)} (" in text
     assert "estimated" not in text
+
+
+def test_statistics_name_a_migration_that_is_not_ended(backend, filled, name, monkeypatch):
+    class Killed(Exception):
+        pass
+
+    def kill(progress):
+        raise Killed
+
+    for few in ("calls.FIRST_PAGES", "cluster.migration.NEARLY", "transfer.AT_ONCE"):
+        monkeypatch.setattr(f"simhash.index.{few}", 20)
+    migration = (ClusterMigration if backend.clustered else Migration)(backend.client, name, kill)
+    spec, bits = filled.spec, filled.spec.bucket_bits + 1
+    with pytest.raises(Killed):
+        migration.run(lambda _: replace(spec, bucket_bits=bits))
+    told = msgspec.json.decode(run("stats", "--json", *place(backend, name)).output)["migration"]
+    assert (told["design"], told["bucket_bits"]) == (spec.relation.design.name, bits)
+    assert 0 < told["copied"] <= told["last"]
+    shown = run("stats", *place(backend, name)).output
+    to = f"to design {told['design']}, {bits} bucket bits"
+    assert f"migration begun       {to}: {told['copied']} of {told['last']} numbers copied\n" in shown
+    migration.abandon()
+    assert "migration" not in run("stats", *place(backend, name)).output
 
 
 def test_statistics_of_some_buckets_are_near_those_of_all(client, redis_server, name):

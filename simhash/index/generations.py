@@ -7,7 +7,7 @@ these keys there is a meta as well, with the next one's spec.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,25 @@ from simhash.index.specs import fields_of, spec_of
 from simhash.tables import described
 
 _MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
+
+
+class Begun(NamedTuple):
+    """A migration that was begun and is not ended.
+
+    Attributes:
+        design: the name of the next generation's.
+        copied: the last number whose record is in the next generation, of all from before; of how many: `last`.
+    """
+
+    design: str
+    bucket_bits: int
+    copied: int
+    last: int
+
+
+def begun(fields: Mapping[str, str], copied: str, last: int) -> Begun:
+    """The migration to a generation whose meta has these fields, in `copied` how far it is."""
+    return Begun(_design_name(fields), int(fields["bucket_bits"]), int(fields[copied]), last)
 
 
 def made_with(spec: IndexSpec) -> dict[str, str]:
@@ -49,17 +68,20 @@ def fields_in(client: Any, key: str) -> dict[str, str]:
     return {field.decode(): value.decode() for field, value in client.hgetall(key).items()}
 
 
-def refuse_begun_otherwise(name: str, begun: Mapping[str, str], wanted: IndexSpec) -> None:
+def refuse_begun_otherwise(name: str, fields: Mapping[str, str], wanted: IndexSpec) -> None:
     """Raise IndexMismatch when a migration was begun, as the next generation's meta says, and this is not wanted."""
-    if {field: begun[field] for field in _MADE_WITH} != made_with(wanted):
-        raise begun_otherwise(name, begun)
+    if {field: fields[field] for field in _MADE_WITH} != made_with(wanted):
+        raise begun_otherwise(name, fields)
 
 
-def begun_otherwise(name: str, begun: Mapping[str, str]) -> IndexMismatch:
+def begun_otherwise(name: str, fields: Mapping[str, str]) -> IndexMismatch:
     """The error where a migration was begun, to what the next generation's meta says, and something else is wanted."""
-    design = described(msgspec.json.decode(begun["design"])).name
     return IndexMismatch(
-        f"a migration of {name!r} was begun, to design {design} with {begun['bucket_bits']} bucket bits for "
-        f"{int(begun['capacity']):,} pages: finish it as it was begun, or give it up: "
+        f"a migration of {name!r} was begun, to design {_design_name(fields)} with {fields['bucket_bits']} bucket bits "
+        f"for {int(fields['capacity']):,} pages: finish it as it was begun, or give it up: "
         "simhash-dedup index migrate --abandon"
     )
+
+
+def _design_name(fields: Mapping[str, str]) -> str:
+    return described(msgspec.json.decode(fields["design"])).name

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from simhash.index.generations import Begun, begun, fields_in
 from simhash.index.inside import Inside
 from simhash.index.interface import Partition, Record
 from simhash.index.walking import Stretch, stretch, walk
@@ -82,6 +83,7 @@ class Statistics:
         most_candidates: the most stored pages that one page was compared with.
         cuts: how many calls ended early because their pages met so many; on a cluster: calls that read only a part.
         crowds: how many pages met too many for one call.
+        migration: one that was begun and is not ended.
         servers: all primaries.
     """
 
@@ -93,6 +95,7 @@ class Statistics:
     most_candidates: int
     cuts: int
     crowds: int
+    migration: Begun | None
     servers: tuple[Server, ...]
     kinds: tuple[Kind, ...]
     journals: tuple[Journal, ...]
@@ -155,6 +158,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         most_candidates=int(most_candidates or 0),
         cuts=int(cuts or 0),
         crowds=int(crowds or 0),
+        migration=_migration(inside),
         servers=(server(address, memory),),
         kinds=(
             *kinds,
@@ -164,6 +168,12 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         ),
         journals=tuple(_journals(inside, partitions)),
     )
+
+
+def _migration(inside: Inside) -> Begun | None:
+    keys = inside.client.hget(inside.layout.meta, "next")
+    fields = fields_in(inside.client, f"{keys.decode()}:meta") if keys else None
+    return begun(fields, "carried", int(fields["last"])) if fields else None
 
 
 def server(address: str, memory: Mapping[str, Any]) -> Server:

@@ -43,12 +43,13 @@ def migrate(
 ) -> None:
     """Give a live index other permutation tables, while workers go on.
 
-    The records are copied beside it; then, in one moment in which workers wait, the last ones, and the new tables take
-    over. (Where workers add more than is copied they wait more often, a fifth of a second at once.) No verdict is lost
-    or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
-    others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. Killed,
-    it goes on where it was when it is started again with the same arguments; or it is given up by --abandon,
-    once no such command runs any more.
+    From its begin on workers write to the old tables and to the new ones, while the records from before are carried
+    over; then the new tables take over. Nobody waits, but a page costs Redis about twice as much meanwhile. (On a Redis
+    Cluster the records are copied, and in the end workers wait for the last ones, a fifth of a second at once.) No
+    verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation
+    by themselves, others stop with a line that says so. Needs the memory of both until the old tables are removed, at
+    the end. Killed, it goes on where it was when it is started again with the same arguments; or it is given up by
+    --abandon (on a cluster once no such command runs any more).
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000

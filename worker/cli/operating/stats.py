@@ -68,6 +68,7 @@ def _fields(index: Operations, found: Statistics) -> dict[str, object]:
         "most_candidates": found.most_candidates,
         "cuts": found.cuts,
         "crowds": found.crowds,
+        "migration": found.migration and found.migration._asdict(),
         "server_bytes": found.server_bytes,
         "server_resident_bytes": found.server_resident_bytes,
         "server_skew": round(found.server_skew, 2),
@@ -95,6 +96,9 @@ def _lines(index: Operations, found: Statistics) -> Iterator[str]:
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
     yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
     yield f"{'crowds':22}met by {found.crowds:,} pages, more than one call compares"
+    if found.migration:
+        to = f"to design {found.migration.design}, {found.migration.bucket_bits} bucket bits"
+        yield f"{'migration begun':22}{to}: {found.migration.copied:,} of {found.migration.last:,} numbers copied"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
     if len(found.servers) > 1:
         yield f"{'primaries':22}{len(found.servers)}, the fullest with {found.server_skew:.2f} times the mean"
