@@ -11,7 +11,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simhash.errors import IndexMigrated, IndexMismatch
+from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
 from simhash.index.generations import next_keys
@@ -24,6 +24,7 @@ from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
+from worker.cli.migrate import Teller, through_outages
 
 BANDS = 2
 RULE = relation(design("4"), reach=3, bands=BANDS)
@@ -300,6 +301,30 @@ def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, se
 def unlike(count, random):
     """Pages each of which is new."""
     return [entry(random.getrandbits(40), random.getrandbits(64), random.getrandbits(64)) for _ in range(count)]
+
+
+def test_a_redis_that_is_away_for_a_moment_is_waited_for(client, name, small_steps):
+    """Once something has been done; one that never answered is told at once."""
+    old = opened(client, name)
+    pages = pages_of(140, 9)
+    old.check_and_insert(pages, {})
+    before, away, answering = contents(old), [], client.execute_command
+    teller = Teller()
+
+    def execute(*command, **options):
+        if teller.steps in away:
+            away.remove(teller.steps)
+            raise redis.ConnectionError("gone")
+        return answering(*command, **options)
+
+    client.execute_command = execute
+    away[:] = [0]
+    with pytest.raises(IndexUnreachable, match="gone"):
+        through_outages(lambda: Migration(client, name, teller).run(to_design("10")), teller)
+    away[:] = [1, 2, 2]
+    through_outages(lambda: Migration(client, name, teller).run(to_design("10")), teller)
+    assert away == []
+    assert contents(assert_whole(client, name)) == before
 
 
 def test_a_stream_goes_on_through_a_migration(kafka_server, redis_server, name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +12,7 @@ from typing import Any
 
 import click
 
-from simhash.errors import DesignError
+from simhash.errors import DesignError, IndexUnreachable
 from simhash.index import IndexSpec
 from simhash.index.cluster import ClusterMigration
 from simhash.index.layout import bucket_bits as fitting_bits
@@ -19,10 +21,13 @@ from simhash.tables import design as find_design
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import automatic_design
 from worker.errors import SettingsError
+from worker.setbacks import Setbacks
 from worker.settings import Settings
 from worker.stores import connect, connect_cluster, on_cluster
 
 TELL_SECONDS = 2.0
+PATIENCE_SECONDS = 600.0
+"""So long a migration that was under way waits for a Redis that does not answer."""
 
 
 @click.command()
@@ -48,8 +53,8 @@ def migrate(
     Cluster the records are copied, and in the end workers wait for the last ones, a fifth of a second at once.) No
     verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation
     by themselves, others stop with a line that says so. Needs the memory of both until the old tables are removed, at
-    the end. Killed, it goes on where it was when it is started again with the same arguments; or it is given up by
-    --abandon (on a cluster once no such command runs any more).
+    the end. A Redis that is away for some minutes is waited for. Killed, it goes on where it was when it is started
+    again with the same arguments; or it is given up by --abandon (on a cluster once no such command runs any more).
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
@@ -80,32 +85,57 @@ def migrate(
         except DesignError as error:
             raise SettingsError(f"design: {error}") from error
 
-    migration = _migration(settings)
+    teller = Teller()
+    migration = _migration(settings, teller)
     if abandon:
         begun = migration.abandon()
         click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
         return
-    done = migration.run(wanted)
+    done = through_outages(lambda: migration.run(wanted), teller)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
     if isinstance(migration, ClusterMigration) and migration.still.times:
         longest = f"{1000 * migration.still.longest_seconds:.0f} ms"
         click.echo(f"the index stood still {migration.still.times} times, {longest} at most; workers waited", err=True)
 
 
-def _migration(settings: Settings) -> Migration | ClusterMigration:
+def _migration(settings: Settings, teller: Teller) -> Migration | ClusterMigration:
     if on_cluster(settings):
-        return ClusterMigration(connect_cluster(settings), settings.index_name, _teller())
-    return Migration(connect(settings), settings.index_name, _teller())
+        return ClusterMigration(connect_cluster(settings), settings.index_name, teller)
+    return Migration(connect(settings), settings.index_name, teller)
 
 
-def _teller() -> Callable[[Progress], None]:
-    """What writes a line of progress on standard error, when it is time for one."""
-    told = time.monotonic()
+class Teller:
+    """Writes a line of progress on standard error, when it is time for one.
 
-    def tell(progress: Progress) -> None:
-        nonlocal told
-        if time.monotonic() - told >= TELL_SECONDS:
-            told = time.monotonic()
+    Attributes:
+        steps: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._told = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        self.steps += 1
+        if time.monotonic() - self._told >= TELL_SECONDS:
+            self._told = time.monotonic()
             click.echo(f"{progress.step}: number {progress.copied:,} of {progress.last:,}", err=True)
 
-    return tell
+
+def through_outages(run: Callable[[], IndexSpec], teller: Teller) -> IndexSpec:
+    """Run it again when Redis did not answer, from where it was, as long as there were steps in the last minutes.
+
+    Raises:
+        IndexUnreachable: Redis did not answer for too long, or not even at first.
+    """
+    setbacks, steps, last = Setbacks(threading.Event()), 0, -math.inf
+    while True:
+        try:
+            return run()
+        except IndexUnreachable as error:
+            if teller.steps > steps:
+                steps, last = teller.steps, time.monotonic()
+                setbacks.overcome()
+            if time.monotonic() - last > PATIENCE_SECONDS:
+                raise
+            setbacks.pause(error)
