@@ -194,13 +194,18 @@ def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(client, name, s
     assert_whole(client, name)
 
 
-def test_who_carries_a_migration_on_that_others_gave_up_is_told(client, name, small_steps):
+def test_who_carries_a_migration_on_that_others_ended_is_told(client, name, small_steps):
     index, pages = opened(client, name), pages_of(300, 6)
     index.check_and_insert(pages, {})
+    documents = index.documents()
     other = Migration(client, name, lambda progress: None)
     with pytest.raises(IndexMismatch, match="given up"):
         migrated(client, name, to_design("10"), lambda progress: other.abandon())
     assert_whole(client, name)
+    with pytest.raises(IndexMismatch, match="ended"):
+        migrated(client, name, to_design("10"), lambda progress: other.run(to_design("10")))
+    assert assert_whole(client, name).spec.relation.design.name == "10"
+    assert assert_whole(client, name).documents() == documents
 
 
 def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, name):

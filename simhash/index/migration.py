@@ -89,19 +89,20 @@ class Migration:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
 
         Raises:
-            IndexMismatch: another migration has begun, to something else; or there is no such index.
+            IndexMismatch: another migration has begun, to something else; somebody else has ended this one; or there is
+                no such index.
         """
-        with translated():
-            self._clean_up()
-            live = self._opened()
-            spec = wanted(live.layout.spec)
-            if self._begun(live, spec):
-                try:
-                    self._switch(live, spec, self._carry(live, spec))
-                except IndexMigrated as error:
-                    raise self._by_others() from error
+        try:
+            with translated():
                 self._clean_up()
-        return spec
+                live = self._opened()
+                spec = wanted(live.layout.spec)
+                if self._begun(live, spec):
+                    self._switch(live, spec, self._carry(live, spec))
+                    self._clean_up()
+                return spec
+        except IndexMigrated as error:
+            raise self._by_others() from error
 
     def abandon(self) -> bool:
         """Give up a migration that was begun: remove what is in its tables. Whether there was one.
