@@ -174,9 +174,26 @@ def test_another_k_and_another_profile_are_planned_for():
     assert (found["reach"], found["bands"]) == (3, 0)
 
 
-def test_a_size_that_is_none_is_refused():
-    with pytest.raises(SettingsError, match="no size"):
-        run("--documents", "1000", "--primary-memory", "much")
+def test_a_k_far_beyond_all_use_is_planned_for_like_any_other():
+    """561 tables of pairs of 34 blocks: counted one by one, the ways to hit them would be 2^34."""
+    found = msgspec.json.decode(run("--documents", "1000", "--k", "32", "--json"))["plans"]
+    assert [(each["design"], each["found"][32]) for each in found] == [("34c2", 1.0)]
+
+
+@pytest.mark.parametrize(("size", "why"), [("much", "no size"), ("-5GiB", "no size"), ("0", "holds nothing")])
+def test_a_size_that_is_none_is_refused(size, why):
+    with pytest.raises(SettingsError, match=why):
+        run("--documents", "1000", "--primary-memory", size)
+
+
+@pytest.mark.parametrize("arguments", [("1" + "0" * 20,), ("1000", "--url-bytes", "10000000000")])
+def test_a_number_beyond_what_an_index_can_hold_is_refused(arguments):
+    assert "is not in the range" in run("--documents", *arguments)
+
+
+def test_the_columns_of_the_largest_plan_stay_apart():
+    rows = run("--documents", str(2**48 - 1)).splitlines()[3:12]
+    assert {len(row.split()) for row in rows} == {12}  # ten, of which two have a unit
 
 
 def test_the_document_says_what_the_command_prints():

@@ -21,12 +21,28 @@ from worker.stores import configured_profile
 
 URL_BYTES = 77
 PRIMARY_MEMORY = "64GiB"
+MOST_DOCUMENTS = (1 << 48) - 1
+"""A record's number has 6 bytes."""
+MOST_URL_BYTES = 32 << 10
+"""As for the setting `max_url_bytes`."""
 
 
 @click.command()
-@click.option("--documents", "-n", type=click.IntRange(1), required=True, help="unique pages that the index will hold")
+@click.option(
+    "--documents",
+    "-n",
+    type=click.IntRange(1, MOST_DOCUMENTS),
+    required=True,
+    help="unique pages that the index will hold",
+)
 @click.option("--k", type=click.IntRange(0, 32), help="bits within which every pair is found  [default: the profile's]")
-@click.option("--url-bytes", type=click.IntRange(1), default=URL_BYTES, show_default=True, help="mean length of a URL")
+@click.option(
+    "--url-bytes",
+    type=click.IntRange(1, MOST_URL_BYTES),
+    default=URL_BYTES,
+    show_default=True,
+    help="mean length of a URL",
+)
 @click.option(
     "--primary-memory", default=PRIMARY_MEMORY, show_default=True, help="memory of one Redis primary: 32GiB, 500MB"
 )
@@ -69,6 +85,8 @@ def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, p
         primary = TypeAdapter(ByteSize).validate_python(primary_memory)
     except ValueError as error:
         raise SettingsError(f"--primary-memory: {primary_memory!r} is no size: write 32GiB or 500MB") from error
+    if primary < 1:
+        raise SettingsError(f"--primary-memory: {primary_memory!r} holds nothing: write 32GiB or 500MB")
     relation = Relation(
         automatic_design(wanted, profile.bits, documents),
         max(profile.reach, wanted),
@@ -108,8 +126,8 @@ def lines(question: Question, found: list[Plan], chosen: Plan, automatic: str) -
         low, high = each.prefixes
         yield (
             f"{each.design:10}{each.tables:>7}{low if low == high else f'{low}..{high}':>8}{each.bucket_bits:>4}"
-            f"{each.candidates:>12,.1f}{each.check_us:>11,.0f}{size(each.memory.used):>11}{size(each.resident_bytes):>11}"
-            f"{each.memory.used / n:>10.0f}{each.primaries:>11,}"
+            f" {each.candidates:>11,.1f} {each.check_us:>10,.0f} {size(each.memory.used):>10}"
+            f" {size(each.resident_bytes):>10} {each.memory.used / n:>9.0f} {each.primaries:>10,}"
         )
     yield ""
     yield from _shares("pairs found by the tables", question, [(each.design, each.found) for each in found])
