@@ -153,7 +153,7 @@ def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(back
         with pytest.raises(IndexMismatch, match="being imported"):
             opened()
     different = msgspec.structs.replace(rows[0], seq=rows[0].seq + 1)
-    with pytest.raises(IndexMismatch, match="not empty"):
+    with pytest.raises(IndexMismatch, match="of another import or rebuild that was ended"):
         backend.store(other, different)
     store, end = start(rows[1:])
     assert end == rows[-1]

@@ -67,14 +67,14 @@ def original(backend, name):
     return index, [told(page, answer.decision) for page, answer in zip(pages, answers, strict=True)]
 
 
-def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None):
+def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None, source=""):
     """The index called `name`, made from these."""
     spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
     with Sorted() as unique:
         collected = Collected(PROFILE, frozenset(takedowns), unique)
         for _ in collected.add_all(answered):
             pass
-        build(Target(partial(backend.store, name), spec, retention or Retention()), collected, on_record)
+        build(Target(partial(backend.store, name), spec, retention or Retention(), source), collected, on_record)
     return backend.existing(name), collected
 
 
@@ -140,6 +140,21 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original,
     again, _ = rebuilt(backend, f"{name}-2", answered, on_record=kill)
     assert numbers == sorted(set(numbers))
     assert contents(again) == contents(index)
+
+
+@pytest.mark.parametrize("other", [{"retention": Retention(max_documents=50)}, {"source": "other.jsonl"}])
+def test_a_rebuild_is_not_gone_on_with_from_something_else(backend, name, original, other, monkeypatch):
+    """Another one would leave out, or keep, pages before the place where the first was ended."""
+    _, answered = original
+    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
+
+    def kill(seq, _):
+        raise Killed
+
+    with pytest.raises(Killed):
+        rebuilt(backend, f"{name}-2", answered, on_record=kill, **other)
+    with pytest.raises(IndexMismatch, match="of another import or rebuild that was ended"):
+        rebuilt(backend, f"{name}-2", answered)
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2])

@@ -24,7 +24,7 @@ class Row(msgspec.Struct, frozen=True, tag_field="row"):
     """What all rows are."""
 
 
-class IndexRow(Row, frozen=True, tag="index"):
+class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
     """What the rows behind it are of.
 
     Attributes:
@@ -33,6 +33,7 @@ class IndexRow(Row, frozen=True, tag="index"):
             `verifier_reach` null: no verifier.
         seq: the last number given. Records, marks and journal are those of one moment.
         documents: how many records there were at that moment.
+        source: where the rows are not an export's, what they are made from: only the same goes on where it was ended.
     """
 
     export: int
@@ -48,6 +49,7 @@ class IndexRow(Row, frozen=True, tag="index"):
     capacity: int
     seq: int
     documents: int
+    source: str = ""
 
 
 class RecordRow(Row, frozen=True, tag="record"):

@@ -26,6 +26,7 @@ AT_ONCE = 100
 """Records stored by one call."""
 LONGEST_GAP = 1000
 """Numbers that one gap stands for, so that no call is long."""
+_IMPORTING = "importing "
 
 
 # Out -----------------------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def spec_in(row: IndexRow) -> IndexSpec:
 
 def name_of_import(row: IndexRow) -> str:
     """The generation that an index has while these rows are being stored in it."""
-    return f"importing {hashlib.blake2b(encoded(row), digest_size=8).hexdigest()}"
+    return f"{_IMPORTING}{hashlib.blake2b(encoded(row), digest_size=8).hexdigest()}"
 
 
 def resumes(name: str, stored: Mapping[str, str], head: IndexRow) -> bool:
@@ -123,17 +124,32 @@ def resumes(name: str, stored: Mapping[str, str], head: IndexRow) -> bool:
     if stored.get("generation") == name_of_import(head):
         return True
     if stored and (stored.get("seq") != "0" or stored["generation"] != head.generation):
-        raise IndexMismatch(
-            f"index {name!r} is not empty, or was made for something else (generation {stored['generation']}, "
-            f"{stored.get('documents')} documents; the rows: {head.generation}): import under another --index-name"
-        )
+        raise IndexMismatch(f"index {name!r} {_what_is_there(stored, head)}")
     return False
+
+
+def _what_is_there(stored: Mapping[str, str], head: IndexRow) -> str:
+    generation, documents = stored["generation"], stored.get("documents")
+    if generation.startswith(_IMPORTING):
+        return (
+            f"holds {documents} documents of another import or rebuild that was ended: give what that one was given "
+            "(file or topics, retention, profile, design, documents) and it goes on, or use another --index-name"
+        )
+    if generation == head.generation:
+        return (
+            f"is not empty: it is complete, with {documents} documents, perhaps by an import or a rebuild that was "
+            "ended after its last step; to make it once more, use another --index-name"
+        )
+    return (
+        f"was made for something else (generation {generation}, {documents} documents; the rows: {head.generation}): "
+        "use another --index-name"
+    )
 
 
 def refuse_journals(name: str, keys: Iterator[object]) -> None:
     """Raise IndexMismatch if an index that is to be filled has one of these keys of journals."""
     if next(keys, None) is not None:
-        raise IndexMismatch(f"index {name!r} has journals: import under another --index-name")
+        raise IndexMismatch(f"index {name!r} has journals: use another --index-name")
 
 
 def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:

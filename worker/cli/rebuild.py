@@ -57,7 +57,8 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     is judged twice; the journal is empty. From files the time is that of the page (source.timestamp), or of the file.
 
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
-    again: reading begins anew, storing does not. An index that is not empty is refused: use another --index-name.
+    again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
+    begun with others, is refused: use another --index-name.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2
@@ -67,7 +68,7 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     profile = configured_profile(settings)
     relation = configured_relation(settings, profile)
     spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
-    target = Target(partial(opened_store, settings), spec, retention(settings))
+    target = Target(partial(opened_store, settings), spec, retention(settings), _source(settings, files))
     tell = _teller()
     with Sorted() as unique:
         collected = Collected(f"{profile.name}/{profile.version}", taken_down(settings, takedowns), unique)
@@ -79,6 +80,10 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
         stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):
         click.echo(line)
+
+
+def _source(settings: Settings, files: tuple[Path, ...]) -> str:
+    return " ".join(map(str, map(Path.absolute, files))) or f"{settings.verdict_topic} {settings.dead_letter_topic}"
 
 
 def _summary(counts: Counts, collected: Collected, stored: int) -> Iterator[str]:

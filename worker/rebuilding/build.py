@@ -23,11 +23,14 @@ class Target:
 
     Attributes:
         opened: gives it, empty or with a part of this very rebuild in it.
+        source: what the verdicts come from. A rebuild from something else, or with other retention, is another one: it
+            must not go on where this was ended, for the pages before that are already chosen.
     """
 
     opened: Callable[[IndexRow], Store]
     spec: IndexSpec
     retention: Retention
+    source: str = ""
 
 
 def build(target: Target, collected: Collected, on_record: Callable[[int, int], None]) -> int:
@@ -41,7 +44,7 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
         IndexFault: Redis refuses or does not answer.
     """
     generation = str(fields_of(target.spec)["generation"])
-    head = _head(target.spec, generation)
+    head = _head(target, generation)
     now_ms = int(time.time() * 1000)
     total = sum(1 for _ in collected.numbered())
     last = collected.last_seq + collected.counts.renumbered
@@ -68,6 +71,7 @@ def _take_down(store: Store, collected: Collected) -> None:
         store.take_down([each for each in found if each.record.seq == row.seq])
 
 
-def _head(spec: IndexSpec, generation: str) -> IndexRow:
+def _head(target: Target, generation: str) -> IndexRow:
     """The same for each run of one rebuild, however much more was told meanwhile: so they know each other."""
-    return index_row(spec, generation, seq=0, documents=0)
+    source = f"{target.source} {target.retention.max_age_ms} {target.retention.max_documents}"
+    return msgspec.structs.replace(index_row(target.spec, generation, seq=0, documents=0), source=source)
