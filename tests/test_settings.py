@@ -122,6 +122,13 @@ def test_a_url_is_shown_without_its_password(url, shown):
     assert masked_url(url) == shown
 
 
+@pytest.mark.parametrize("url", ["redis://h:1/abc", "redis+cluster://h:1,g:2/x", "rediss://h/0x1?db=2"])
+def test_a_database_that_is_no_number_is_refused(url):
+    """The driver would take it for database 0."""
+    with pytest.raises(SettingsError, match="number of a database"):
+        load({"redis_url": url})
+
+
 @pytest.mark.parametrize("url", ["sesame", "http://:sesame@h/0", "redis://:sesame/2@h:1/0", "redis://:ses@me@h:1"])
 def test_a_url_that_is_refused_is_not_repeated(url):
     with pytest.raises(SettingsError) as caught:

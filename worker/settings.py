@@ -75,7 +75,16 @@ def _redis_url(value: SecretStr) -> SecretStr:
         raise ValueError("in a password, write / ? # and @ as %2F %3F %23 and %40")
     if url.startswith(SENTINEL_SCHEMES):
         sentinel_address(url)
+    elif not url.startswith("unix://"):
+        _check_database(url.partition("://")[2].rpartition("@")[2])
     return value
+
+
+def _check_database(place: str) -> None:
+    """The driver takes what is no number for database 0."""
+    database = place.partition("?")[0].partition("/")[2]
+    if database and not database.isdecimal():
+        raise ValueError("behind the host of a Redis URL stands the number of a database: redis://host:port/0")
 
 
 def _address(value: str) -> str:

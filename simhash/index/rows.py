@@ -12,12 +12,17 @@ in verdicts; a record's observation and digest are as short as the index keeps t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 EXPORT_FORMAT = 1
 """Version of these rows; `format` beside it is that of the index, which a journal's answers depend on."""
+
+Hex = Annotated[str, Meta(pattern="^[0-9a-f]+$")]
+Observation = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Digest = Annotated[str, Meta(pattern="^(text|raw):([0-9a-f]{16}){1,2}$")]
 
 
 class Row(msgspec.Struct, frozen=True, tag_field="row"):
@@ -62,12 +67,12 @@ class RecordRow(Row, frozen=True, tag="record"):
         digest: "text:" or "raw:" and 16 hex digits, the first of the 32; all 32 where there is no fingerprint.
     """
 
-    seq: int
-    inserted_ms: int
-    fingerprint: str | None
-    verifier: str | None
-    digest: str
-    observation: str
+    seq: Annotated[int, Meta(ge=1, lt=1 << 48)]
+    inserted_ms: Annotated[int, Meta(ge=0, lt=1 << 48)]
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: Digest
+    observation: Observation
     url: str
     id: str | None
     fetched_at: str | None
@@ -86,9 +91,9 @@ class JournalRow(Row, frozen=True, tag="journal"):
 
     topic: str
     partition: int
-    offset: int
-    observation: str
-    answer: str
+    offset: Annotated[int, Meta(ge=0, lt=1 << 48)]
+    observation: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    answer: Annotated[str, Meta(pattern="^([0-9a-f]{2})*$")]
 
 
 class EndRow(Row, frozen=True, tag="end"):

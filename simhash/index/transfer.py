@@ -15,9 +15,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from simhash.errors import IndexMismatch
+from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, Entry, IndexSpec, Partition, Record, Relation
-from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout
+from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, bucket_bits
 from simhash.index.operations import Gap, Operations, Step, Store
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
 from simhash.tables import described
@@ -97,13 +97,19 @@ def spec_in(row: IndexRow) -> IndexSpec:
     """What the rows behind this one are of.
 
     Raises:
-        IndexMismatch: this program cannot read them.
-        DesignError: it is no design.
+        IndexMismatch: this program cannot read them, or they are of no index that can be.
     """
     for what, found, wanted in (("export", row.export, EXPORT_FORMAT), ("index", row.format, FORMAT)):
         if found != wanted:
             raise IndexMismatch(f"the rows are of {what} format {found}, this program reads {wanted}")
-    rule = Relation(described(row.design), row.reach, row.verifier_reach, row.verifier_bits, row.bands)
+    try:
+        design = described(row.design)
+        least, most = bucket_bits(1, design), bucket_bits(1 << 62, design)
+    except DesignError as error:
+        raise IndexMismatch(f"the first row is of no index that can be: {error}") from error
+    if not least <= row.bucket_bits <= most:
+        raise IndexMismatch(f"the first row has bucket_bits {row.bucket_bits}, design {design.name} {least} to {most}")
+    rule = Relation(design, row.reach, row.verifier_reach, row.verifier_bits, row.bands)
     return IndexSpec(row.profile, rule, row.bucket_bits, row.capacity)
 
 
@@ -161,9 +167,15 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
     Raises:
         IndexMismatch: the rows are not all there, not in order, or somebody else writes to the index.
     """
-    loader = Loader(store)
+    loader, layout = Loader(store), Layout("", spec_in(head))
     counts: Counter[type[AnyRow]] = Counter()
+    last = 0
     for row in rows:
+        if isinstance(row, RecordRow):
+            if not last < row.seq <= head.seq:
+                raise IndexMismatch(f"record {row.seq} stands behind {last} of {head.seq}: the rows are not in order")
+            last = row.seq
+            _check_widths(row, layout)
         if isinstance(row, EndRow):
             loader.finish(head)
             return _complete(row, counts)
@@ -173,6 +185,13 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
         if loader.take(row) and isinstance(row, RecordRow):
             on_record(row.seq)
     raise IndexMismatch("the rows end without an `end` row: the file was cut off; export it again")
+
+
+def _check_widths(row: RecordRow, layout: Layout) -> None:
+    widths = ("fingerprint", row.fingerprint, layout.bits), ("verifier", row.verifier, 8 * layout.verifier_bytes)
+    for what, digits, bits in widths:
+        if digits is not None and int(digits, 16).bit_length() > bits:
+            raise IndexMismatch(f"record {row.seq}: its {what} has more than the {bits} bits of this index")
 
 
 def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:

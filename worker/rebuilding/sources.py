@@ -5,17 +5,31 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from simhash.index.rows import Takedown, decoded_takedown
+from simhash.index.rows import Hex, Takedown, decoded_takedown
 from worker import compression
 from worker.deadletter import PREFIX
 from worker.errors import InputError
 from worker.kafka.replay import replayed
 from worker.settings import Settings
-from worker.verdict import Verdict, decode
+from worker.verdict import Verdict
+
+
+class _Storable(Verdict, frozen=True):
+    """A verdict whose every field can become one of a record: files may have been edited or damaged."""
+
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: Annotated[str, Meta(pattern="^(text|raw):[0-9a-f]{32}$")]
+    seq: Annotated[int, Meta(ge=1, lt=1 << 48)] | None
+    observation: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+_verdicts = msgspec.json.Decoder(_Storable)
 
 
 class Told(NamedTuple):
@@ -56,7 +70,7 @@ def in_file(path: Path) -> Iterator[Told]:
 
 def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
     try:
-        verdict = decode(line)
+        verdict = _verdicts.decode(line)
     except msgspec.DecodeError as error:
         raise InputError(f"{path}: line {number} is no verdict: {error}") from error
     return Told(verdict, changed_ms if verdict.source.timestamp is None else verdict.source.timestamp)
@@ -97,7 +111,7 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
     for received in replayed(settings, settings.verdict_topic):
         source, _, value, _ = received.record
         try:
-            yield Told(decode(value or b""), source.timestamp or 0)
+            yield Told(_verdicts.decode(value or b""), source.timestamp or 0)
         except msgspec.DecodeError as error:
             place = f"{source.topic}[{source.partition}] offset {source.offset}"
             raise InputError(f"{place} is no verdict: {error}") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 import msgspec
@@ -31,16 +31,14 @@ KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option(
-    "--from", "listed", type=click.File("r", encoding="utf-8"), help="URLs too, one a line; - is standard input"
-)
+@click.option("--from", "listed", type=click.File("rb"), help="URLs too, one a line; - is standard input")
 @click.option("--verdicts", type=FILE, help="find the pages by their verdicts in this file (JSONL, .gz, .zst): quick")
 @click.option("--takedowns", type=FILE, help="append what is removed to this file (JSONL), for a rebuild")
 @click.option("--dry-run", is_flag=True, help="remove nothing, only say what would be")
 @settings_options((*INDEX, "takedown_topic", "bootstrap_servers", *KAFKA, *LOGGING))
 def delete(
     urls: tuple[str, ...],
-    listed: Iterable[str] | None,
+    listed: IO[bytes] | None,
     verdicts: Path | None,
     takedowns: Path | None,
     dry_run: bool,
@@ -59,7 +57,7 @@ def delete(
       simhash-dedup index delete --from urls.txt --takedown-topic pages.takedowns
       simhash-dedup index delete --from urls.txt --verdicts verdicts.jsonl.zst --dry-run
     """
-    wanted = {*urls, *(line.strip() for line in listed or () if line.strip())}
+    wanted = {*urls, *_listed(listed)}
     if not wanted:
         raise SettingsError("give a URL, or --from a file of them")
     settings = settings_of(config, flags)
@@ -75,6 +73,16 @@ def delete(
     for url in missing:
         click.echo(f"not in the index: {url}", err=True)
     sys.exit(1 if missing else 0)
+
+
+def _listed(file: IO[bytes] | None) -> Iterator[str]:
+    for number, line in enumerate(file or (), 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise InputError(f"--from: line {number} is not UTF-8: {error.reason} (byte {error.start})") from error
+        if text:
+            yield text
 
 
 def _found(index: RedisIndex | ClusterIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
@@ -95,15 +103,19 @@ def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:
 def _places(verdicts: Path, urls: Collection[str]) -> list[tuple[int | None, str]]:
     """Fingerprint and digest of each verdict on these URLs, each once."""
     places: dict[tuple[int | None, str], None] = {}
+    number = 0
     try:
         with verdicts.open("rb", buffering=0) as file:
             for line in decompressed(file):
+                number += 1
                 verdict = decode(line)
                 if verdict.url in urls and verdict.verdict == "unique":
                     fingerprint = None if verdict.fingerprint is None else int(verdict.fingerprint, 16)
                     places[fingerprint, verdict.digest] = None
-    except (*ERRORS, msgspec.DecodeError) as error:
-        raise InputError(f"{verdicts} cannot be read as verdicts: {error}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InputError(f"{verdicts}: line {number} is no verdict: {error}") from error
+    except ERRORS as error:
+        raise InputError(f"{verdicts} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return list(places)
 
 

@@ -32,20 +32,23 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
 
     FILE is compressed when it ends in .zst. What is written is the index as it was at the begin: workers may go on, but
     where another index is to take over, stop them first. FILE appears when it is complete; after a failure begin again.
+    A device or a pipe (/dev/stdout) is written to as it is.
 
     \b
       simhash-dedup index export index.jsonl.zst
       simhash-dedup index import index.jsonl.zst --redis-url redis://new:6379/0
     """
     index = found_index(settings_of(config, flags))
-    beside = file.with_name(f"{file.name}.partial")
+    device = file.exists() and not file.is_file()  # or a pipe: nothing may come into its place
+    beside = file if device else file.with_name(f"{file.name}.partial")
     try:
         with _written(beside, file.suffix == ".zst") as out:
             end = _export(operations(index), index.documents(), out)
-        os.replace(beside, file)
+        if not device:
+            os.replace(beside, file)
     except OSError as error:
         raise InputError(f"{beside} cannot be written: {error.strerror}") from error
-    click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}")
+    click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}", err=device)
 
 
 def _export(index: Operations, total: int, out: IO[bytes]) -> EndRow:
