@@ -9,6 +9,7 @@ import redis
 from tests.servers import running_redis, running_replica, running_sentinel
 from tests.stream import Stream, json_page, texts, until, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
+from worker.sentinel import sentinel_client
 
 
 @pytest.fixture
@@ -80,6 +81,29 @@ def test_a_failover_in_the_middle_of_the_stream(kafka_server, name, tmp_path, pr
             assert "known to be committed" in written
     assert_each_answered_once(stream, 96)
     assert_guarantees(stream.verdicts())
+
+
+def failed_over(sentinel, service):
+    try:
+        return sentinel.execute_command("SENTINEL FAILOVER", service)
+    except redis.ResponseError:
+        return False
+
+
+def test_a_connection_that_is_kept_follows_a_failover(tmp_path, primary):
+    """WAIT is asked on the script's own connection, which never goes back to the pool that asks the Sentinels."""
+    with running_replica(primary, tmp_path / "replica") as replica:
+        until(lambda: replicas_in_step(primary, 1), "the replica is in step")
+        with running_sentinel(primary, tmp_path / "sentinel") as sentinel:
+            asked = redis.Redis(port=sentinel.port, decode_responses=True)
+            until(lambda: asked.sentinel_master(sentinel.service)["num-slaves"] == 1, "the Sentinel knows the replica")
+            kept = sentinel_client(sentinel.url, {"socket_timeout": 2}).client()
+            assert kept.role()[0] == b"master"
+            until(lambda: failed_over(asked, sentinel.service), "the Sentinel knows how good the replica is")
+            until(lambda: asked.sentinel_master(sentinel.service)["port"] == replica.port, "the failover")
+            kept.connection.disconnect()
+            kept.set("after", "1")
+            assert (kept.connection.port, kept.role()[0]) == (replica.port, b"master")
 
 
 def same_meta(one, other, name):

@@ -12,11 +12,38 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
-from redis.sentinel import Sentinel
+from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 SENTINEL_PORT = 26379
 _OPTIONS = {"sentinel_username", "sentinel_password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"}
+
+
+class _Asking:
+    """A connection that asks the Sentinels whenever it connects.
+
+    The driver's own does so when its pool hands it out. One that is kept, as for WAIT, is never handed out again: it
+    would come back to the primary of before, for good.
+    """
+
+    _sock: Any
+    host: str
+    port: int
+    connection_pool: Any
+
+    def connect_check_health(self, *arguments: Any, **options: Any) -> None:
+        if not self._sock:
+            self.host, self.port = self.connection_pool.get_master_address()
+        made: Any = super()
+        made.connect_check_health(*arguments, **options)
+
+
+class _Connection(_Asking, SentinelManagedConnection):
+    """In the clear."""
+
+
+class _SSLConnection(_Asking, SentinelManagedSSLConnection):
+    """Over TLS."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +105,9 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
     address = sentinel_address(url)
     made: Any = Sentinel  # the driver gives it no types
     sentinels = made(address.sentinels, sentinel_kwargs=dict(options) | dict(address.sentinel_login))
-    found: redis.Redis = sentinels.master_for(address.service, **options, **address.login)
+    login = dict(address.login)
+    kind = _SSLConnection if login.pop("ssl", False) else _Connection
+    found: redis.Redis = sentinels.master_for(address.service, **options, **login, connection_class=kind)
     return found
 
 
