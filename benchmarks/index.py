@@ -56,7 +56,7 @@ class Sizes:
     """
 
     stored: tuple[int, ...] = (100_000, 1_000_000)
-    runs: int = 5
+    runs: int = 15
     calls: int = 20
     singles: int = 1000
     designs: tuple[str, ...] = DESIGNS
