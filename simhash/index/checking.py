@@ -18,71 +18,27 @@ violations are reported:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
+from simhash.index.findings import Checker, Findings, Numbers
 from simhash.index.inside import Inside
 from simhash.index.interface import Record
-from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES
 from simhash.index.spots import KeyName, Spot, band_spots, key_name, owner, table_spots
 from simhash.index.walking import DIGEST_BYTES, UNREADABLE, Stretch, parsed_stretch, records_of, walk
 
 KEYS_AT_ONCE = 100
 FIELDS_AT_ONCE = 100
+READS_AT_ONCE = 500
+"""Members asked for by one call: about a millisecond of Redis."""
 ATTEMPTS = 50
 """Readings of a record that changes under the reader."""
 WALKS = 3
 """Walks along a log from which records are being removed out of turn."""
 SHORT_ENCODINGS = (b"listpack", b"ziplist", b"quicklist")
-_ANSWER_HEAD = 5
-"""Bytes of a journalled answer before the decision: candidates, and its kind."""
-
-
-class Violation(NamedTuple):
-    """Something that must not be: the invariant's name, and where it does not hold."""
-
-    invariant: str
-    what: str
-
-
-@dataclass
-class Findings:
-    """What a check has seen so far; `long_buckets` are no fault, but cost memory.
-
-    `held` names claims, on a cluster, that were there from the begin of the check to its end, perhaps of dead workers.
-    """
-
-    keys: int = 0
-    records: int = 0
-    members: int = 0
-    logged: int = 0
-    journalled: int = 0
-    long_buckets: int = 0
-    violations: list[Violation] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
-
-
-class Numbers:
-    """A set of numbers from `first` on: a bit for each."""
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self._bits = bytearray()
-
-    def add(self, number: int) -> bool:
-        """Put it in; False: it was there."""
-        at, bit = divmod(number - self.first, 8)
-        if at >= len(self._bits):
-            self._bits.extend(bytes(at + 4096 - len(self._bits)))
-        new = not self._bits[at] >> bit & 1
-        self._bits[at] |= 1 << bit
-        return new
-
-    def __contains__(self, number: int) -> bool:
-        at, bit = divmod(number - self.first, 8)
-        return 0 <= at < len(self._bits) and bool(self._bits[at] >> bit & 1)
+Members = Sequence[tuple[bytes, float]]
+"""The members of a bucket with their scores."""
 
 
 def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
@@ -92,42 +48,6 @@ def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
         on_progress: is told now and then what was found so far.
     """
     return _Checker(inside, on_progress).run()
-
-
-class Checker:
-    """What checks of both kinds of index have alike."""
-
-    def __init__(self, on_progress: Callable[[Findings], None]) -> None:
-        self._progress = on_progress
-        self.found = Findings()
-
-    def _report(self, invariant: str, what: str) -> None:
-        self.found.violations.append(Violation(invariant, what))
-
-    def _check_journal(
-        self,
-        key: str,
-        fields: Iterable[tuple[bytes, bytes]],
-        again: Callable[[bytes], tuple[bytes | None, bool]],
-    ) -> None:
-        """A journal: each entry must be readable, and not below the mark.
-
-        Args:
-            again: the mark, and whether this entry is there, at one moment.
-        """
-        for offset, value in fields:
-            if offset == b"mark":
-                if not value.isdigit():
-                    self._report("journal", f"the mark of {key} is {value!r:.40}")
-                continue
-            self.found.journalled += 1
-            kind = value[OBSERVATION_BYTES + _ANSWER_HEAD - 1 :][:1]
-            if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
-                self._report("journal", f"entry {offset.hex()} of {key} cannot be read")
-                continue
-            mark, there = again(offset)
-            if there and int(mark or -1) > int.from_bytes(offset):
-                self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(mark or -1)}")
 
 
 class _Checker(Checker):
@@ -221,6 +141,7 @@ class _Checker(Checker):
             for key in keys:
                 pipe.object("encoding", key)
             encodings = pipe.execute(raise_on_error=False)
+        buckets: list[tuple[str, KeyName]] = []
         for key, encoding in zip(keys, encodings, strict=True):
             self.found.keys += 1
             name = key_name(self._layout, key.decode(errors="replace"))
@@ -229,7 +150,11 @@ class _Checker(Checker):
                 continue
             if name.kind in "tbrx" and isinstance(encoding, bytes):
                 self.found.long_buckets += encoding not in SHORT_ENCODINGS
-            self._check_key(key, name)
+            if name.kind in "tb" and encoding in SHORT_ENCODINGS:
+                buckets.append((key.decode(), name))
+            else:
+                self._check_key(key, name)
+        self._check_buckets(buckets)
         self._progress(self.found)
 
     def _check_key(self, key: bytes, name: KeyName) -> None:
@@ -239,7 +164,8 @@ class _Checker(Checker):
             case "x":
                 self._check_digests(key, self._fields(key))
             case "t" | "b":
-                self._check_bucket(key.decode(), name)
+                members = list(self._client.zscan_iter(key, count=FIELDS_AT_ONCE))
+                self._check_members([(key.decode(), name, members)])
             case "j":
                 self._check_entries(key)
 
@@ -286,13 +212,22 @@ class _Checker(Checker):
             if records:
                 own = [*table_spots(self._layout, fingerprint), *band_spots(self._layout, fingerprint, records)]
                 spots += [(fingerprint, spot) for spot in own]
-        with self._client.pipeline(transaction=False) as pipe:
-            for _, spot in spots:
-                pipe.zscore(spot.key, spot.member)
-            scores = pipe.execute()
-        suspects = [each for each, score in zip(spots, scores, strict=True) if score != each[1].score]
-        for fingerprint in dict.fromkeys(fingerprint for fingerprint, _ in suspects):
+        scores = self._reads("ZSCORE", [(spot.key, spot.member) for _, spot in spots])
+        suspects = dict.fromkeys(
+            fingerprint
+            for (fingerprint, spot), score in zip(spots, scores, strict=True)
+            if score is None or float(score) != spot.score
+        )
+        for fingerprint in suspects:
             self._check_fingerprint(fingerprint)
+
+    def _reads(self, command: str, places: Sequence[tuple[str, bytes]]) -> list[Any]:
+        """The answer of a command for each key and member."""
+        answers: list[Any] = []
+        for at in range(0, len(places), READS_AT_ONCE):
+            some = [part for place in places[at : at + READS_AT_ONCE] for part in place]
+            answers += self._inside.run(("reading",), command, *some)
+        return answers
 
     # Members ---------------------------------------------------------------------------------------------------------
 
@@ -327,11 +262,40 @@ class _Checker(Checker):
         pairs = zip(scores[::2], scores[1::2], strict=True)
         return value, [(a == s.score) + (b == s.score) for s, (a, b) in zip(spots, pairs, strict=True)]
 
-    def _check_bucket(self, key: str, name: KeyName) -> None:
-        members = list(self._client.zscan_iter(key, count=FIELDS_AT_ONCE))
-        owners = [owner(self._layout, name, score, member) for member, score in members]
+    def _check_buckets(self, buckets: Sequence[tuple[str, KeyName]]) -> None:
+        """Buckets that are short enough to be read whole."""
+        with self._client.pipeline(transaction=False) as pipe:
+            for key, _ in buckets:
+                pipe.zrange(key, 0, -1, withscores=True)
+            found = pipe.execute()
+        self._check_members([(key, name, members) for (key, name), members in zip(buckets, found, strict=True)])
+
+    def _check_members(self, buckets: Sequence[tuple[str, KeyName, Members]]) -> None:
+        owned = [
+            [owner(self._layout, name, score, member) for member, score in members] for _, name, members in buckets
+        ]
+        of_kinds: dict[str, dict[int, bytes | int | None]] = {}
+        for kind, command in (("t", "HSTRLEN"), ("b", "HGET")):
+            of_kind = [owners for (_, name, _), owners in zip(buckets, owned, strict=True) if name.kind == kind]
+            of_kinds[kind] = self._fields_of(command, chain.from_iterable(of_kind))
+        for (key, name, members), owners in zip(buckets, owned, strict=True):
+            self._check_bucket(key, name, members, owners, of_kinds[name.kind])
+
+    def _fields_of(self, command: str, owners: Iterable[int | None]) -> dict[int, bytes | int | None]:
+        """What a command says of the records of each of these fingerprints."""
+        wanted = [fingerprint for fingerprint in dict.fromkeys(owners) if fingerprint is not None]
+        places = [(self._layout.records(fingerprint), self._layout.key_of(fingerprint)) for fingerprint in wanted]
+        return dict(zip(wanted, self._reads(command, places), strict=True))
+
+    def _check_bucket(
+        self,
+        key: str,
+        name: KeyName,
+        members: Members,
+        owners: Sequence[int | None],
+        fields: Mapping[int, bytes | int | None],
+    ) -> None:
         self.found.members += len(members)
-        fields = self._fields_of(owners)
         for (member, score), fingerprint in zip(members, owners, strict=True):
             if fingerprint is None:
                 self._report("orphan", f"{member.hex()} in {key}, score {score:g}, is no member")
@@ -342,16 +306,9 @@ class _Checker(Checker):
             if count > 1 and fingerprint is not None:
                 self._check_fingerprint(fingerprint)
 
-    def _fields_of(self, owners: Sequence[int | None]) -> dict[int, bytes | None]:
-        wanted = [fingerprint for fingerprint in dict.fromkeys(owners) if fingerprint is not None]
-        with self._client.pipeline(transaction=False) as pipe:
-            for fingerprint in wanted:
-                pipe.hget(self._layout.records(fingerprint), self._layout.key_of(fingerprint))
-            return dict(zip(wanted, pipe.execute(), strict=True))
-
-    def _accounts_for(self, value: bytes | None, fingerprint: int, name: KeyName, key: str, score: float) -> bool:
-        """Whether the records in a field are why this fingerprint stands there."""
-        if not value or name.kind == "t":
+    def _accounts_for(self, value: bytes | int | None, fingerprint: int, name: KeyName, key: str, score: float) -> bool:
+        """Whether the records in a field are why this fingerprint stands there; for a table its length says enough."""
+        if not value or isinstance(value, int) or name.kind == "t":
             return bool(value)
         try:
             spots = band_spots(self._layout, fingerprint, self._layout.records_in(value))

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -78,21 +78,22 @@ def bucket_bits(capacity: int, design: Design) -> int:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Of which sizes the entries of a table are, in bits: bucket, score and member follow each other in the permuted
-    fingerprint."""
+    fingerprint.
+
+    Attributes:
+        score_digits: decimal digits of the largest score.
+        member_bytes: bytes of a member; one even where no bits are left for it.
+    """
 
     bucket: int
     score: int
     member: int
+    score_digits: int = field(init=False)
+    member_bytes: int = field(init=False)
 
-    @property
-    def score_digits(self) -> int:
-        """Decimal digits of the largest score."""
-        return len(str((1 << self.score) - 1))
-
-    @property
-    def member_bytes(self) -> int:
-        """Bytes of a member; one even where no bits are left for it."""
-        return max(1, math.ceil(self.member / 8))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score_digits", len(str((1 << self.score) - 1)))
+        object.__setattr__(self, "member_bytes", max(1, math.ceil(self.member / 8)))
 
 
 class Layout:
@@ -117,6 +118,7 @@ class Layout:
         self.verifier_bytes = verifier_bits // 8
         self.band_shape = Shape(b, min(BAND_SCORE_BITS, BAND_BITS - b), self.bits)
         self._tables = relation.design.tables
+        self._shapes = {t.prefix: Shape(b, t.prefix - b, self.bits - t.prefix) for t in self._tables}
         self._tail_at = 2 * STORED_BYTES + self.verifier_bytes
         self._bands = "".join(self._band_format(i) for i in range(relation.bands))
         self._to_band_bucket, self._band_mask = BAND_BITS - b, (1 << self.band_shape.score) - 1
@@ -170,7 +172,7 @@ class Layout:
 
     def shape(self, table: Table) -> Shape:
         """How a table's permuted fingerprints are divided."""
-        return Shape(self.spec.bucket_bits, table.prefix - self.spec.bucket_bits, table.bits - table.prefix)
+        return self._shapes[table.prefix]
 
     def place(self, table: Table, fingerprint: int) -> tuple[str, int, bytes]:
         """Bucket (hex), score and member of a fingerprint in a table."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
-from simhash.index.checking import Findings
+from simhash.index.findings import Findings
 from simhash.index.interface import Partition
 from simhash.index.layout import Layout
 from simhash.index.rows import RecordRow

@@ -7,8 +7,9 @@ from random import Random
 from typing import Any
 
 from simhash.errors import IndexFault
-from simhash.index.checking import Findings, check
+from simhash.index.checking import check
 from simhash.index.faults import translated
+from simhash.index.findings import Findings
 from simhash.index.inside import Inside
 from simhash.index.interface import Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout, literal

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
-from simhash.index.checking import Checker, Findings, Numbers
 from simhash.index.cluster.claims import CLAIM_SLOT, Claim
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.placement import LOG_SEGMENT, KeyName, Member, is_digest
 from simhash.index.cluster.reading import fingerprint_of
+from simhash.index.findings import Checker, Findings, Numbers
 from simhash.index.layout import SEQ_BYTES
 from simhash.index.walking import DIGEST_BYTES, UNREADABLE
 

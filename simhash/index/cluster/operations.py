@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 
-from simhash.index.checking import Findings
 from simhash.index.cluster.checking import check
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
 from simhash.index.cluster.statistics import statistics
+from simhash.index.findings import Findings
 from simhash.index.interface import Retention
 from simhash.index.layout import Layout, tagged
 from simhash.index.operations import Moment

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index.checking import Findings
+from simhash.index.findings import Findings
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.stores import found_index, operations
