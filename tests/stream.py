@@ -23,13 +23,13 @@ WAIT_SECONDS = 240.0
 """Longest wait for a condition; every wait ends as soon as its condition holds."""
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
-    """Wait until `condition` gives something true, and give that."""
+def until(condition: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
+    """Wait until `condition` gives something true, and give that; `pause` seconds between two looks at it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
             return found
-        time.sleep(0.05)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds:g} s: {what}")
 
 
