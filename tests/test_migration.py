@@ -349,5 +349,7 @@ def test_a_stream_goes_on_through_a_migration(kafka_server, redis_server, name):
     assert "opening it again" in written
     assert_each_answered_once(stream, 120)
     assert_guarantees(stream.verdicts())
+    too_many = stream.command("index", "migrate", "--bucket-bits", "32", "--design", "4")
+    assert (too_many.returncode, "design 4 can have 1 to 16" in too_many.stderr) == (2, True)
     nothing = stream.command("index", "migrate")
     assert (nothing.returncode, "say what to change" in nothing.stderr) == (2, True)

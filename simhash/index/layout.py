@@ -68,11 +68,21 @@ def bucket_bits(capacity: int, design: Design) -> int:
         DesignError: the prefixes are so long that what is behind b does not fit into a score.
     """
     wanted = round(math.log2(max(capacity, 1) / ENTRIES_PER_BUCKET)) if capacity > ENTRIES_PER_BUCKET else 1
+    possible = possible_bucket_bits(design)
+    return max(possible[0], min(wanted, possible[-1]))
+
+
+def possible_bucket_bits(design: Design) -> range:
+    """Every b that an index of this design can have: no prefix is shorter, and what is behind b fits into a score.
+
+    Raises:
+        DesignError: there is none.
+    """
     longest = max(table.prefix for table in design.tables)
-    most = min(design.shortest_prefix, 32)
-    if longest - most > MAX_SCORE_BITS:
+    possible = range(max(1, longest - MAX_SCORE_BITS), min(design.shortest_prefix, 32) + 1)
+    if not possible:
         raise DesignError(f"design {design.name!r} has prefixes of {longest} bits: too long for an index in Redis")
-    return max(1, longest - MAX_SCORE_BITS, min(wanted, most))
+    return possible
 
 
 @dataclass(frozen=True, slots=True)

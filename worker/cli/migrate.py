@@ -16,6 +16,7 @@ from simhash.errors import DesignError, IndexUnreachable
 from simhash.index import IndexSpec
 from simhash.index.cluster import ClusterMigration
 from simhash.index.layout import bucket_bits as fitting_bits
+from simhash.index.layout import possible_bucket_bits
 from simhash.index.migration import Migration, Progress
 from simhash.tables import design as find_design
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
@@ -76,6 +77,11 @@ def migrate(
                 design = automatic_design(rule.design.k if k is None else k, design.bits, capacity)
             elif name:
                 design = find_design(name, design.bits)
+            possible = possible_bucket_bits(design)
+            if bucket_bits and bucket_bits not in possible:
+                raise SettingsError(
+                    f"--bucket-bits {bucket_bits}: design {design.name} can have {possible[0]} to {possible[-1]}"
+                )
             return IndexSpec(
                 present.profile,
                 replace(rule, design=design),
