@@ -63,15 +63,20 @@ def state(node):
 
 def looked_after(index, receipt, action):
     """What the worker's loop does: hold the receipt against the index, and try again."""
+    refusals = []
 
     def attempt():
         try:
             index.present([receipt])
             return [action()]
-        except IndexUnreachable:
+        except IndexUnreachable as error:
+            refusals.append(error)
             return []
 
-    return until(attempt, "an answer")[0]
+    try:
+        return until(attempt, "an answer")[0]
+    except AssertionError as error:
+        raise error from refusals[-1]
 
 
 @pytest.mark.parametrize("role", ["claims", "data"])

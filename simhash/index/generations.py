@@ -56,6 +56,12 @@ def next_generation(generation: str, spec: IndexSpec) -> str:
     return f"{number}-{str(fields_of(spec)['generation']).partition('-')[2]}"
 
 
+def switched_fields(generation: str, spec: IndexSpec) -> dict[str, str | int | bytes]:
+    """What an index's meta takes over of the spec that follows this generation; its counters go on."""
+    fields = {name: value for name, value in fields_of(spec).items() if name not in ("seq", "documents")}
+    return fields | {"generation": next_generation(generation, spec)}
+
+
 def next_layout(client: Any, name: str) -> Layout | None:
     """The layout of the generation that lies beside the index called `name` on one primary; None: there is none."""
     keys = client.hget(f"{name}:meta", "next")

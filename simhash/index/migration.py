@@ -22,7 +22,7 @@ from typing import Any
 from simhash.errors import IndexMigrated, IndexMismatch
 from simhash.index.calls import CallSize
 from simhash.index.faults import translated
-from simhash.index.generations import fields_in, made_with, next_generation, next_keys, refuse_begun_otherwise
+from simhash.index.generations import fields_in, made_with, next_keys, refuse_begun_otherwise, switched_fields
 from simhash.index.inside import Inside
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import Layout, literal
@@ -30,8 +30,6 @@ from simhash.index.specs import fields_of, spec_of
 
 KEYS_AT_ONCE = 500
 _KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log")
-_COUNTERS = ("seq", "documents")
-"""Fields of ns:meta that a migration leaves as they are."""
 
 _BEGIN = """
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] or redis.call('HEXISTS', KEYS[1], 'next') == 1 then return 0 end
@@ -97,8 +95,9 @@ class Migration:
                 self._clean_up()
                 live = self._opened()
                 spec = wanted(live.layout.spec)
-                if self._begun(live, spec):
-                    self._switch(live, spec, self._carry(live, spec))
+                new = Layout(self._name, spec, next_keys(self._name, live.layout.keys))
+                if self._begun(live, new):
+                    self._switch(live, new, self._carry(live, new))
                     self._clean_up()
                 return spec
         except IndexMigrated as error:
@@ -126,26 +125,25 @@ class Migration:
 
     # Begin --------------------------------------------------------------------------------------------------------
 
-    def _begun(self, live: Inside, spec: IndexSpec) -> bool:
+    def _begun(self, live: Inside, new: Layout) -> bool:
         """Let the next generation be written to, if it is not; False: the index has this spec already."""
-        keys = next_keys(self._name, live.layout.keys)
         if not self._client.hexists(self._meta, "next"):
-            if made_with(spec) == made_with(live.layout.spec):
+            if made_with(new.spec) == made_with(live.layout.spec):
                 return False
-            self._remove(keys)
-            fields = {**fields_of(spec), "layout": Layout(self._name, spec, keys).for_scripts_beside()}
-            self._client.eval(_BEGIN, 2, self._meta, f"{keys}:meta", live.generation, keys, *_flat(fields))
-        begun = fields_in(self._client, f"{keys}:meta")
+            self._remove(new.keys)
+            fields = {**fields_of(new.spec), "layout": new.for_scripts_beside()}
+            self._client.eval(_BEGIN, 2, self._meta, f"{new.keys}:meta", live.generation, new.keys, *_flat(fields))
+        begun = fields_in(self._client, f"{new.keys}:meta")
         if not begun:
             raise self._by_others()
-        refuse_begun_otherwise(self._name, begun, spec)
+        refuse_begun_otherwise(self._name, begun, new.spec)
         return True
 
     # Carry --------------------------------------------------------------------------------------------------------
 
-    def _carry(self, live: Inside, spec: IndexSpec) -> int:
+    def _carry(self, live: Inside, new: Layout) -> int:
         """Returns the last number that was to be carried."""
-        size, new = CallSize(), Layout(self._name, spec, next_keys(self._name, live.layout.keys))
+        size = CallSize()
         carried, last, names = self._carried(live, 0, [], size.pages)
         while carried < last:
             begin, begun = carried + 1, time.perf_counter()
@@ -164,14 +162,9 @@ class Migration:
 
     # Switch -------------------------------------------------------------------------------------------------------
 
-    def _switch(self, live: Inside, spec: IndexSpec, carried: int) -> None:
-        old, new = live.layout, Layout(self._name, spec, next_keys(self._name, live.layout.keys))
-        fields = {
-            **{name: value for name, value in fields_of(spec).items() if name not in _COUNTERS},
-            "generation": next_generation(live.generation, spec),
-            "keys": new.keys,
-            "retired": old.keys,
-        }
+    def _switch(self, live: Inside, new: Layout, carried: int) -> None:
+        old = live.layout
+        fields = switched_fields(live.generation, new.spec) | {"keys": new.keys, "retired": old.keys}
         self._tell(Progress("switching", carried, carried))
         keys = [self._meta, f"{new.keys}:meta", old.log, new.log]
         if not self._client.eval(_SWITCH, len(keys), *keys, live.generation, new.keys, *_flat(fields)):

@@ -14,7 +14,7 @@ from simhash.index.layout import bucket_bits
 from simhash.index.redis import RedisIndex
 from simhash.index.safekeeping import Durability
 from simhash.index.server import check_server
-from simhash.index.specs import fields_of, refuse_differences, refuse_frozen, spec_of
+from simhash.index.specs import fields_of, refuse_differences, spec_of
 
 
 def open_index(
@@ -44,7 +44,6 @@ def open_index(
         spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
         stored = _create(client, name, spec)
         found = spec_of(stored, name)
-        refuse_frozen(stored)
         refuse_differences(name, found, spec, adopt_design)
         return RedisIndex(client, name, found, stored["generation"], retention, clock, durability, stored.get("keys"))
 
@@ -60,7 +59,6 @@ def existing_index(client: redis.Redis, name: str) -> RedisIndex:
         stored = _meta(client, name)
         if not stored:
             raise IndexMismatch(f"there is no index {name!r} on this Redis")
-        refuse_frozen(stored)
         return RedisIndex(client, name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
 
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from simhash.errors import IndexMismatch, IndexUnreachable
-from simhash.index.faults import FROZEN
+from simhash.errors import IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Relation
 from simhash.tables import described
 
@@ -59,14 +58,6 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     )
     profile: dict[str, object] = msgspec.json.decode(stored["profile"])
     return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
-
-
-def refuse_frozen(stored: Mapping[str, str]) -> None:
-    """Raise IndexUnreachable while the index is between two generations."""
-    if stored["generation"].startswith(FROZEN):
-        raise IndexUnreachable(
-            "the index is being migrated: this takes a moment; `simhash-dedup index migrate` ends it"
-        )
 
 
 def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, Entry, IndexSpec, Partition, Record, Relation
-from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, bucket_bits
+from simhash.index.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, possible_bucket_bits
 from simhash.index.operations import Gap, Operations, Step, Store
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
 from simhash.tables import described
@@ -104,11 +104,12 @@ def spec_in(row: IndexRow) -> IndexSpec:
             raise IndexMismatch(f"the rows are of {what} format {found}, this program reads {wanted}")
     try:
         design = described(row.design)
-        least, most = bucket_bits(1, design), bucket_bits(1 << 62, design)
+        possible = possible_bucket_bits(design)
     except DesignError as error:
         raise IndexMismatch(f"the first row is of no index that can be: {error}") from error
-    if not least <= row.bucket_bits <= most:
-        raise IndexMismatch(f"the first row has bucket_bits {row.bucket_bits}, design {design.name} {least} to {most}")
+    if row.bucket_bits not in possible:
+        can = f"design {design.name} {possible[0]} to {possible[-1]}"
+        raise IndexMismatch(f"the first row has bucket_bits {row.bucket_bits}, {can}")
     rule = Relation(design, row.reach, row.verifier_reach, row.verifier_bits, row.bands)
     return IndexSpec(row.profile, rule, row.bucket_bits, row.capacity)
 

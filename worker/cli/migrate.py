@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,39 +70,40 @@ def migrate(
         raise SettingsError("--k chooses the tables of --design auto: give both")
     settings = settings_of(config, flags)
 
-    def wanted(present: IndexSpec) -> IndexSpec:
-        rule, capacity = present.relation, documents or present.capacity
-        try:
-            design = rule.design
-            if name == "auto":
-                design = automatic_design(rule.design.k if k is None else k, design.bits, capacity)
-            elif name:
-                design = find_design(name, design.bits)
-            possible = possible_bucket_bits(design)
-            if bucket_bits and bucket_bits not in possible:
-                raise SettingsError(
-                    f"--bucket-bits {bucket_bits}: design {design.name} can have {possible[0]} to {possible[-1]}"
-                )
-            return IndexSpec(
-                present.profile,
-                replace(rule, design=design),
-                bucket_bits or fitting_bits(capacity, design),
-                capacity,
-            )
-        except DesignError as error:
-            raise SettingsError(f"design: {error}") from error
-
     teller = Teller()
     migration = _migration(settings, teller)
     if abandon:
         begun = migration.abandon()
         click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
         return
+    wanted = partial(_wanted, name, documents, bucket_bits, k)
     done = through_outages(lambda: migration.run(wanted), teller)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
     if isinstance(migration, ClusterMigration) and migration.still.times:
         longest = f"{1000 * migration.still.longest_seconds:.0f} ms"
         click.echo(f"the index stood still {migration.still.times} times, {longest} at most; workers waited", err=True)
+
+
+def _wanted(
+    name: str | None, documents: int | None, bucket_bits: int | None, k: int | None, present: IndexSpec
+) -> IndexSpec:
+    """What the options make of an index."""
+    rule, capacity = present.relation, documents or present.capacity
+    try:
+        design = rule.design
+        if name == "auto":
+            design = automatic_design(rule.design.k if k is None else k, design.bits, capacity)
+        elif name:
+            design = find_design(name, design.bits)
+        possible = possible_bucket_bits(design)
+    except DesignError as error:
+        raise SettingsError(f"design: {error}") from error
+    if bucket_bits and bucket_bits not in possible:
+        raise SettingsError(
+            f"--bucket-bits {bucket_bits}: design {design.name} can have {possible[0]} to {possible[-1]}"
+        )
+    bits = bucket_bits or fitting_bits(capacity, design)
+    return IndexSpec(present.profile, replace(rule, design=design), bits, capacity)
 
 
 def _migration(settings: Settings, teller: Teller) -> Migration | ClusterMigration:

@@ -31,7 +31,7 @@ from simhash.index.cluster.opening import meta_of
 from simhash.index.cluster.operations import ClusterOperations
 from simhash.index.cluster.placement import claim_tag, group_tags
 from simhash.index.faults import FROZEN
-from simhash.index.generations import begun_otherwise, made_with, next_generation, next_keys
+from simhash.index.generations import begun_otherwise, made_with, next_keys, switched_fields
 from simhash.index.interface import IndexSpec
 from simhash.index.migration import Progress
 from simhash.index.specs import fields_of, spec_of
@@ -254,8 +254,7 @@ class ClusterMigration:
         (counters,) = self._nodes.hashes([new.claims.meta])
         first = int(counters[b"first"])
         fields: dict[str, Any] = {
-            **{name: value for name, value in fields_of(new.layout.spec).items() if name not in ("seq", "documents")},
-            "generation": next_generation(frozen.generation.removeprefix(FROZEN), new.layout.spec),
+            **switched_fields(frozen.generation.removeprefix(FROZEN), new.layout.spec),
             "documents": counters[b"documents"],
             "first": first,
             "floor": max(first, int(self._nodes.field(self._meta, "floor") or 0)),
