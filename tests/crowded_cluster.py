@@ -15,14 +15,16 @@ from typing import Any
 
 import redis
 
-from simhash.errors import IndexBusy, IndexUnreachable, StaleObservation
-from simhash.index import Answer, Duplicate, Entry, Partition, Position, Relation, Retention, Unique
-from simhash.index.cluster import ClusterIndex
+from simhash.errors import IndexBusy, IndexMigrated, IndexMismatch, IndexUnreachable, StaleObservation
+from simhash.index import Answer, Duplicate, Entry, IndexSpec, Partition, Position, Relation, Retention, Unique
+from simhash.index.cluster import ClusterIndex, ClusterMigration, existing_cluster_index
 from simhash.index.cluster.checking import check
+from simhash.index.cluster.migration import Steps
 from simhash.index.cluster.nodes import Nodes
 from tests.stream import until
 
 SECONDS = 120.0
+FOR_EVER = Retention()
 MOVES = 4
 """Slots that are moved during a run."""
 
@@ -123,11 +125,12 @@ class Crowd:
     client: redis.RedisCluster
     index: ClusterIndex
     name: str
-    generation: str
     random: Random
     group: Group
     retention: Retention = field(default_factory=Retention)
     share: float = 0.05
+    migrations: int = 0
+    migrations_wanted: int = 0
 
     def run(self, workers: int, *others) -> None:
         """Run until all is committed; `others` are called in threads of their own, with this, until then."""
@@ -145,7 +148,12 @@ class Crowd:
 
     def opened(self, random: Random, worker: object) -> ClusterIndex:
         nodes = FaultyNodes(self.client, random, self.share, lambda: self.group.stall(worker))
-        return ClusterIndex(nodes, self.name, self.index.spec, self.generation, self.retention)
+        return over(nodes, self.name, self.retention)
+
+    def _may_go_on(self) -> bool:
+        """Whether enough was migrated for what is committed: judging is quicker."""
+        pages = sum(map(len, self.group.pages.values()))
+        return self.migrations * pages >= self.migrations_wanted * (sum(self.group.committed.values()) - pages // 4)
 
     def _work(self, random: Random) -> None:
         try:
@@ -158,9 +166,10 @@ class Crowd:
     def _live(self, random: Random) -> None:
         """One life of a worker, to its crash."""
         worker = object()
-        with suppress(Crashed):
+        with suppress(Crashed, IndexMigrated):
             index = self.opened(random, worker)
             while not self.group.ended():
+                until(self._may_go_on, "a migration", SECONDS, 0.005)
                 partitions = self.group.assigned(worker, random)
                 marks = {p: self.group.committed[p] for p in partitions}
                 batch = [
@@ -182,8 +191,45 @@ def forgetting(crowd: Crowd) -> None:
     """An operator who takes pages down, and who sometimes dies over it."""
     random, nobody = Random(crowd.random.random()), object()
     while not crowd.group.ended():
-        with suppress(Crashed, IndexUnreachable):
+        with suppress(Crashed, IndexUnreachable, IndexMigrated):
             crowd.opened(random, nobody).forget(random.sample(range(1, 60), 2))
+
+
+def over(nodes: Nodes, name: str, retention: Retention = FOR_EVER) -> ClusterIndex:
+    """The index as it is now, over these nodes."""
+    found = existing_cluster_index(nodes.client, name)
+    return ClusterIndex(nodes, name, found.spec, found.generation, retention, keys=found.inside.placement.name)
+
+
+class FaultyMigration(ClusterMigration):
+    """A migration over these nodes."""
+
+    def __init__(self, nodes, name):
+        super().__init__(nodes.client, name, lambda progress: None)
+        self._faulty = nodes
+
+    def _steps(self):
+        steps = Steps(over(self._faulty, self._name), self._name)
+        steps.clean_up()
+        return steps
+
+
+def migrating(wanted: Sequence[Callable[[IndexSpec], IndexSpec]]) -> Callable[[Crowd], None]:
+    """An operator who has the index migrated again and again, sometimes gives it up, and sometimes dies over it."""
+
+    def migrate(crowd: Crowd) -> None:
+        random, nobody = Random(crowd.random.random()), object()
+        while not crowd.group.ended():
+            nodes = FaultyNodes(crowd.client, random, crowd.share, lambda: crowd.group.stall(nobody))
+            with suppress(Crashed, IndexUnreachable, IndexMigrated, IndexMismatch):
+                migration = FaultyMigration(nodes, crowd.name)
+                if random.random() < 0.1:
+                    migration.abandon()
+                else:
+                    migration.run(random.choice(wanted))
+                    crowd.migrations += 1
+
+    return migrate
 
 
 def moving(slots: Sequence[int]) -> Callable[[Crowd], None]:

@@ -50,7 +50,7 @@ def crowded(client, name, seed, retention=FOR_EVER, count=120):
     rule = relation(design("6"), reach=12, bands=2)
     pages = banded(crowd(count, random, short_share=0.15), 2, random)
     index = open_cluster_index(client, name, {}, rule, 1000, retention)
-    return Crowd(client, index, name, index.generation, random, Group(partitioned(pages, 5)), retention)
+    return Crowd(client, index, name, random, Group(partitioned(pages, 5)), retention)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

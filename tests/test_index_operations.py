@@ -301,7 +301,7 @@ def test_statistics_name_a_migration_that_is_not_ended(backend, filled, name, mo
     def kill(progress):
         raise Killed
 
-    for few in ("calls.FIRST_PAGES", "cluster.migration.NEARLY", "transfer.AT_ONCE"):
+    for few in ("calls.FIRST_PAGES", "cluster.migration.AT_ONCE"):
         monkeypatch.setattr(f"simhash.index.{few}", 20)
     migration = (ClusterMigration if backend.clustered else Migration)(backend.client, name, kill)
     spec, bits = filled.spec, filled.spec.bucket_bits + 1

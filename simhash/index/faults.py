@@ -18,8 +18,6 @@ from simhash.errors import (
     StaleObservation,
 )
 
-FROZEN = "frozen "
-"""How the generation of an index begins in the moment in which another one takes over."""
 REBUILD = (
     "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
     "say so (simhash-dedup index accept)"
@@ -81,10 +79,6 @@ def _fault(message: str) -> IndexFault:
         return NextMoved(message)
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
-    if kind == "GENERATION" and rest.startswith(FROZEN):
-        return IndexUnreachable(
-            "the index is being migrated: this takes a moment, or `simhash-dedup index migrate` ends it"
-        )
     if kind == "GENERATION":
         return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
     if kind == "HISTORY":

@@ -34,9 +34,9 @@ class Begun(NamedTuple):
     last: int
 
 
-def begun(fields: Mapping[str, str], copied: str, last: int) -> Begun:
-    """The migration to a generation whose meta has these fields, in `copied` how far it is."""
-    return Begun(_design_name(fields), int(fields["bucket_bits"]), int(fields[copied]), last)
+def begun(fields: Mapping[str, str]) -> Begun:
+    """The migration to a generation whose meta has these fields."""
+    return Begun(_design_name(fields), int(fields["bucket_bits"]), int(fields["carried"]), int(fields["last"]))
 
 
 def made_with(spec: IndexSpec) -> dict[str, str]:

@@ -173,7 +173,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
 def _migration(inside: Inside) -> Begun | None:
     keys = inside.client.hget(inside.layout.meta, "next")
     fields = fields_in(inside.client, f"{keys.decode()}:meta") if keys else None
-    return begun(fields, "carried", int(fields["last"])) if fields else None
+    return begun(fields) if fields else None
 
 
 def server(address: str, memory: Mapping[str, Any]) -> Server:

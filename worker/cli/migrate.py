@@ -51,12 +51,11 @@ def migrate(
     """Give a live index other permutation tables, while workers go on.
 
     From its begin on workers write to the old tables and to the new ones, while the records from before are carried
-    over; then the new tables take over. Nobody waits, but a page costs Redis about twice as much meanwhile. (On a Redis
-    Cluster the records are copied, and in the end workers wait for the last ones, a fifth of a second at once.) No
+    over; then the new tables take over. Nobody waits, but a page costs Redis about twice as much meanwhile. No
     verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation
     by themselves, others stop with a line that says so. Needs the memory of both until the old tables are removed, at
     the end. A Redis that is away for some minutes is waited for. Killed, it goes on where it was when it is started
-    again with the same arguments; or it is given up by --abandon (on a cluster once no such command runs any more).
+    again with the same arguments; or it is given up by --abandon.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
@@ -79,9 +78,6 @@ def migrate(
     wanted = partial(_wanted, name, documents, bucket_bits, k)
     done = through_outages(lambda: migration.run(wanted), teller)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
-    if isinstance(migration, ClusterMigration) and migration.still.times:
-        longest = f"{1000 * migration.still.longest_seconds:.0f} ms"
-        click.echo(f"the index stood still {migration.still.times} times, {longest} at most; workers waited", err=True)
 
 
 def _wanted(

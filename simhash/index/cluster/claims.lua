@@ -1,7 +1,7 @@
 -- The claim slot of an index on a cluster: who judges which page, the journals and the counters. Each call is one atomic
 -- step; all keys lie in one slot, so this one primary sees them together. `claims.py` makes the calls. The script is made
--- of claims (this: judging), taking (what others have left, removals), filling (records that are not judged) and looking
--- (what there is), one behind the other.
+-- of claims (this: judging), taking (what others have left, removals), filling (records that are not judged), migrating
+-- (another generation beside this one) and looking (what there is), one behind the other.
 --
 -- KEYS[1]  {ns:claim}:meta                 HASH  generation, the spec; seq, documents, nonce; first, the oldest
 --                                                seq there is; floor, the oldest that is not too many
@@ -11,31 +11,37 @@
 -- KEYS[5]  {ns:claim}:groups               STRING  for each group 8 bytes of its server's replication id, and 6: how many
 --                                                calls had written there when the last work was finished
 -- KEYS[6]  {ns:claim}:loading              HASH  see filling.lua
--- KEYS[7..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
+-- KEYS[7]  {ns:claim}:next                 HASH  see migrating.lua
+-- KEYS[8..] {ns:claim}:j:<topic>:<number>  HASH  journal: offset -> observation and answer; "mark" -> committed offset
 --
--- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  now in ms (-1: this server's clock), and behind a space the history that
--- the caller counts on (see ../script/history.lua; '': on none), and for `claim` the base (see ../base.py)
+-- ARGV[1]  generation   ARGV[2]  command   ARGV[3]  four words: now in ms (-1: this server's clock); the history that the
+-- caller counts on (see ../script/history.lua; '': on none); for `claim` the base (see ../base.py); what the tags of the
+-- groups start with that the caller writes to beside those of this generation ('': to none; *: it does not write)
 -- ARGV[4..]  see each command
 --
 -- A claim: state ('held', 'numbered' or 'removal'), writers (every nonce that may have written; the holder's is the
--- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body. Keys by which pages meet are 9
--- bytes: 'f' and the fingerprint, 'x' and a digest, or a table or band and its prefix. Two pages conflict when they have
+-- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body, what was beside the
+-- index when it was made. Keys by which pages meet are 9 bytes: 'f' and the fingerprint, 'x' and a digest, or a table or band and its prefix. Two pages conflict when they have
 -- an 'f' or 'x' key in common, or any other key and match. Integers are big-endian.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub
 local bxor = bit.bxor
 local meta, claims_key, meet_key, gone_key, groups_key, loading = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local FIRST_JOURNAL, ID, KEY = 7, 16, 9
+local next_key = KEYS[7]
+local FIRST_JOURNAL, ID, KEY = 8, 16, 9
 local STATE, WRITERS, JOURNAL, OFFSET, FINGERPRINT, VERIFIER, MEETING, SEQ, TIME, BODY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local BESIDE = 11
 
-local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach', 'history', 'base')
+local head = call('HMGET', meta, 'generation', 'seq', 'documents', 'first', 'floor', 'reach', 'verifier_reach', 'history', 'base',
+  'next')
 if head[1] ~= ARGV[1] then return redis.error_reply('GENERATION ' .. tostring(head[1])) end
-local asked_now, history, base = string.match(ARGV[3], '(%S+) ?(%S*) ?(.*)')
+local asked_now, history, base, beside = string.match(ARGV[3], '(%S+) (%S*) (%S*) (.*)')
 local server = 'master_replid:' .. sub(history, 14)
 if history ~= '' and not (head[8] == history and string.find(call('INFO', 'replication'), server, 1, true)) then
   return redis.error_reply('HISTORY')
 end
+if beside ~= '*' and beside ~= (head[10] or '') then return redis.error_reply('NEXT') end
 local seq, documents = tonumber(head[2]), tonumber(head[3])
 local first, floor = tonumber(head[4]), tonumber(head[5])
 local reach, verifier_reach = tonumber(head[6]), tonumber(head[7])
@@ -236,11 +242,16 @@ local function refuse(page, refused)
   end
 end
 
--- A numbered claim in full: state (1 byte), number of writers (1 byte), each 6; seq 6; time 6; body.
+-- Nonces, 6 bytes each.
+local function packed(nonces)
+  local parts = {}
+  for i, nonce in ipairs(nonces) do parts[i] = pack('>I6', nonce) end
+  return table.concat(parts)
+end
+
+-- A numbered claim in full: number of writers (1 byte), each 6; seq 6; time 6; body.
 local function resumed(claim)
-  local writers = {}
-  for i, nonce in ipairs(claim[WRITERS]) do writers[i] = pack('>I6', nonce) end
-  return pack('>B', #writers) .. table.concat(writers) .. pack('>I6I6', claim[SEQ], claim[TIME]) .. claim[BODY]
+  return pack('>B', #claim[WRITERS]) .. packed(claim[WRITERS]) .. pack('>I6I6', claim[SEQ], claim[TIME]) .. claim[BODY]
 end
 
 local function taken_over(id, claim, nonce)
@@ -271,7 +282,7 @@ local function claim(page, nonce, refused, seen)
   end
   enter(page.id, page.keys, found)
   store(page.id, {
-    'held', {nonce}, page.journal, page.offset, page.fingerprint, page.verifier, page.keys, 0, 0, '',
+    'held', {nonce}, page.journal, page.offset, page.fingerprint, page.verifier, page.keys, 0, 0, '', beside,
   })
   return 'c'
 end

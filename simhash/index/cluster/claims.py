@@ -9,17 +9,25 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from simhash.errors import IndexUnreachable
 from simhash.index.cluster.ledger import Kept, Ledger
+from simhash.index.cluster.nodes import Unsettled
 from simhash.index.cluster.placement import Placement, claim_tag, is_digest
+from simhash.index.faults import NextMoved
 from simhash.index.interface import Entry, Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
 from simhash.sketch import BAND_BITS
 
 REMOVAL = b"removal of"
-CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading")
+CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading", "next")
 """The keys of the claim slot, but for the journals."""
 _LOOKING = ("list", "standing", "audit", "groups", "settle", "met")
 """What may be asked of any server."""
+_EITHER_WAY = ("list", "standing", "audit", "met", "touch", "reserve", "begin", "sweep", "abandon")
+"""What may be asked whichever generation is written to beside this one."""
+_ASKED_AGAIN = ("recover", "retire", "groups", "settle", "carry")
+"""What is asked again when another generation is: nothing was done for the former one that this call would end."""
+ATTEMPTS = 10
 _json = msgspec.json.Encoder()
 
 
@@ -140,6 +148,7 @@ class Claims:
     Args:
         run: calls claims.lua with keys and arguments.
         ledger: is told what the claim slot says of the groups, and tells it what was written to them.
+        look_beside: is called when another generation than before is written to beside this one, or none any more.
         history: the history that calls count on (see `simhash.index.safekeeping`).
         clock: milliseconds since the epoch; None: the server's.
     """
@@ -153,6 +162,7 @@ class Claims:
         layout: Layout,
         ledger: Ledger,
         history: Callable[[], str],
+        look_beside: Callable[[], None],
         clock: Callable[[], int] | None = None,
     ) -> None:
         tag = claim_tag(name)
@@ -162,6 +172,7 @@ class Claims:
         self._layout = layout
         self._ledger = ledger
         self._history = history
+        self._look_beside = look_beside
         self._clock = clock
         self._keys = [f"{tag}:{key}" for key in CLAIM_SLOT]
         self._journals = f"{tag}:j:"
@@ -180,6 +191,11 @@ class Claims:
     def ledger(self) -> str:
         """The key of what is known of the groups."""
         return self._keys[4]
+
+    @property
+    def next(self) -> str:
+        """The key of what is known of the generation beside this one (migrating.lua)."""
+        return self._keys[6]
 
     @property
     def small_hashes(self) -> list[str]:
@@ -205,7 +221,7 @@ class Claims:
         numbers = {partition: number for number, partition in enumerate(partitions, start=1)}
         pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         offsets = _json.encode([committed.get(partition, -1) for partition in partitions])
-        nonce, now, seq, stored, first, floor, groups, *replies = self._call(
+        nonce, now, seq, stored, first, floor, groups, *replies = self.call(
             "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions], base=base
         )
         self._ledger.learn(groups)
@@ -222,7 +238,7 @@ class Claims:
         """
         bodies = [self._layout.body(entry) for entry in unique]
         pages = [entry.observation + body for entry, body in zip(unique, bodies, strict=True)]
-        now, seq = self._call("number", nonce, b"".join(held), -1 if most is None else most, floor, *pages)
+        now, seq = self.call("number", nonce, b"".join(held), -1 if most is None else most, floor, *pages)
         head = now.to_bytes(6)
         return [(seq + n).to_bytes(SEQ_BYTES) + head + body for n, body in enumerate(bodies)]
 
@@ -233,7 +249,7 @@ class Claims:
             Unsettled: what was written to a group may be lost, because it has another server now.
         """
         pages = [page + answer for page, answer in answers.items()]
-        return Window(*self._call("finish", nonce, self._ledger.tallies(), *pages, journals=journals))
+        return Window(*self.call("finish", nonce, self._ledger.tallies(), *pages, journals=journals))
 
     def recover(
         self, partitions: Sequence[Partition], ids: Sequence[bytes] = (), removals: bool = False, others: bool = False
@@ -248,25 +264,25 @@ class Claims:
         """
         journals = [self.journal(partition) for partition in partitions]
         wanted = "r" * removals + "o" * others
-        nonce, groups, *taken = self._call("recover", wanted, *ids, journals=journals)
+        nonce, groups, *taken = self.call("recover", wanted, *ids, journals=journals)
         self._ledger.learn(groups)
         return nonce, [_taken(*row) for row in taken]
 
     def met(self, most: int, crowds: int, cuts: int) -> None:
         """Count what pages have met: the most candidates of one, how many met a crowd, calls that gave only a part."""
-        self._call("met", most, crowds, cuts)
+        self.call("met", most, crowds, cuts)
 
     def listed(self) -> list[Claim]:
         """Every claim there is."""
-        return [_listed(*row) for row in self._call("list")]
+        return [_listed(*row) for row in self.call("list")]
 
     def standing(self, seqs: Sequence[int]) -> set[int]:
         """Those of these numbers whose records must be there in full: not gone, and under no claim."""
-        return set(self._call("standing", *seqs))
+        return set(self.call("standing", *seqs))
 
     def audit(self) -> Audit:
         """See the class."""
-        first, seq, documents, stored, *astray = self._call("audit")
+        first, seq, documents, stored, *astray = self.call("audit")
         return Audit(first, seq, documents, stored, astray)
 
     def retire(self, removals: Sequence[Removal]) -> tuple[int, list[list[int] | None]]:
@@ -277,24 +293,24 @@ class Claims:
             being judged.
         """
         rows = [r.seq.to_bytes(SEQ_BYTES) + self._placement.meeting_of(r.key) + r.key for r in removals]
-        nonce, groups, *replies = self._call("retire", *rows)
+        nonce, groups, *replies = self.call("retire", *rows)
         self._ledger.learn(groups)
         return nonce, [nonces(reply[1:]) if reply[:1] == b"r" else None for reply in replies]
 
     def retired(self, nonce: int, seqs: Sequence[int]) -> Window:
         """Say that records have been removed. Raises Unsettled as `finish` does."""
         gone = (seq.to_bytes(SEQ_BYTES) for seq in seqs)
-        return Window(*self._call("retired", nonce, self._ledger.tallies(), *gone))
+        return Window(*self.call("retired", nonce, self._ledger.tallies(), *gone))
 
     # Groups --------------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[Kept]:
         """What is known of the groups now."""
-        return self._ledger.learn(self._call("groups"))
+        return self._ledger.learn(self.call("groups"))
 
     def settle(self, rows: Sequence[bytes]) -> bool:
         """Say what groups were found to be (`ledger.settled`); False: something else is known of one by now."""
-        return bool(self._call("settle", *rows))
+        return bool(self.call("settle", *rows))
 
     def touching(self) -> tuple[list[str], list[bytes | str | int]]:
         """Keys and arguments of a call that writes, and no more."""
@@ -304,25 +320,25 @@ class Claims:
 
     def fill(self) -> tuple[int, list[int], bytes]:
         """Begin to fill the index: a nonce, those who did before, and the plan that was not carried out."""
-        nonce, groups, former, plan = self._call("fill")
+        nonce, groups, former, plan = self.call("fill")
         self._ledger.learn(groups)
         return nonce, nonces(former), plan
 
     def fill_from(self, nonce: int, seq: int) -> None:
         """There is nothing before this number."""
-        self._call("fill_from", nonce, seq)
+        self.call("fill_from", nonce, seq)
 
     def plan(self, nonce: int, before: int, plan: bytes) -> None:
         """Keep what is about to be written behind this number."""
-        self._call("plan", nonce, before, plan)
+        self.call("plan", nonce, before, plan)
 
     def planned(self, nonce: int, last: int, more: int, gone: Sequence[int]) -> None:
         """The plan is carried out: the last number, how many records more there are, the numbers without one."""
-        self._call("planned", nonce, self._ledger.tallies(), last, more, *gone)
+        self.call("planned", nonce, self._ledger.tallies(), last, more, *gone)
 
     def release(self, nonce: int, generation: str) -> None:
         """The index is full."""
-        self._call("release", nonce, generation)
+        self.call("release", nonce, generation)
 
     # Calls ---------------------------------------------------------------------------------------------------------
 
@@ -342,12 +358,26 @@ class Claims:
             return b""
         return (verifier >> (BAND_BITS * relation.bands)).to_bytes(relation.verifier_bits // 8)
 
-    def _call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = (), base: str = "") -> Any:
-        return self._run([*self._keys, *journals], [*self._arguments(command, base), *arguments])
+    def call(self, command: str, *arguments: bytes | str | int, journals: Sequence[str] = (), base: str = "") -> Any:
+        """Call a command of claims.lua.
+
+        Raises:
+            Unsettled: another generation than before is written to beside the index's own: its work begins anew.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return self._run([*self._keys, *journals], [*self._arguments(command, base), *arguments])
+            except NextMoved as error:
+                self._look_beside()
+                if command not in _ASKED_AGAIN:
+                    raise Unsettled("another generation is written to beside the index's own now") from error
+        raise IndexUnreachable("migrations of the index are begun and given up all the time")
 
     def _arguments(self, command: str, base: str = "") -> list[bytes | str | int]:
         history = "" if command in _LOOKING else self._history()
-        return [self._generation, command, f"{self._clock() if self._clock else -1} {history} {base}"]
+        now = self._clock() if self._clock else -1
+        beside = self._placement.next.name if self._placement.next else ""
+        return [self._generation, command, f"{now} {history} {base} {'*' if command in _EITHER_WAY else beside}"]
 
 
 def _reply(reply: bytes) -> Reply:

@@ -14,6 +14,7 @@
 --   writing  'a' member / 'd' member   add to, delete from a bucket
 --            'p' length 1, field, record / 'q' length 1, field, seq 6   put a record among those of a field / drop it
 --            's' length 1, field, value / 'u' field / 'v' length 1, field, seq 6   set, delete; delete if of that seq
+--            'w' length 1, field, record   set, if there is none of a later seq
 -- Returns what each operation gives; a writing call, behind it, how many calls have written here.
 -- To look: KEYS[1] {group}:written   ARGV[1] '?' or '!'   ARGV[2] ''   ARGV[3], ARGV[4] as above. '?' returns how the server's id
 -- begins and the count, counted up if it begins otherwise than ARGV[4]; '!' counts up, and refuses as a writing call does.
@@ -93,6 +94,14 @@ end
 function operations.s(key, argument)
   local field, value = split(argument)
   return call('HSET', key, field, value)
+end
+
+-- A short page's place is taken by who comes after its age; its own record may be carried here later than that.
+function operations.w(key, argument)
+  local field, record = split(argument)
+  local there = call('HGET', key, field)
+  if there and unpack_struct('>I6', there) > unpack_struct('>I6', record) then return 0 end
+  return call('HSET', key, field, record)
 end
 
 function operations.u(key, argument) return call('HDEL', key, sub(argument, 2)) end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,6 +14,7 @@ from simhash.index.cluster.reading import Reader
 from simhash.index.interface import IndexSpec, Partition
 from simhash.index.layout import Layout
 from simhash.index.safekeeping import Durability, Safekeeping
+from simhash.index.specs import spec_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ class Inside:
             with translated_on_cluster():
                 return safekeeping.expected()
 
-        claims = Claims(nodes.claims, name, generation, placement, layout, nodes.ledger, history, clock)
+        def look_beside() -> None:
+            placement.next = next_placement(nodes.hash(claims.next), name)
+
+        claims = Claims(nodes.claims, name, generation, placement, layout, nodes.ledger, history, look_beside, clock)
         keeper = Keeper(nodes, placement, claims, safekeeping, durability)
         return cls(nodes, name, generation, layout, placement, claims, Reader(nodes, placement, layout), keeper)
 
@@ -70,3 +74,12 @@ class Inside:
             topic, _, number = key.removeprefix(self.claims.journals).rpartition(":")
             found[Partition(topic, int(number))] = key
         return found
+
+
+def next_placement(stored: Mapping[bytes, bytes], name: str) -> Placement | None:
+    """Where the generation lies that {ns:claim}:next names, in `stored`; None: there is none."""
+    if not stored:
+        return None
+    fields = {field.decode(): value.decode() for field, value in stored.items()}
+    spec = spec_of(fields, name)
+    return Placement(fields["keys"], spec, Layout(name, spec))

@@ -107,6 +107,8 @@ class Keeper:
         for _ in range(ATTEMPTS):
             kept = self._claims.groups()
             found = self._nodes.look(self._placement, kept)
+            if any(f.calls < k.calls for k, f in zip(kept, found, strict=True)) and self._claims.groups() != kept:
+                continue  # the groups of a generation that is over, or was given up, are removed
             refuse(kept, found)
             changed = [group for group, (k, f) in enumerate(zip(kept, found, strict=True)) if k.server != f.server]
             lower = [group for group, (k, f) in enumerate(zip(kept, found, strict=True)) if f.calls < k.calls]
@@ -123,7 +125,7 @@ class Keeper:
             log.warning(
                 "%d of the index's %d groups are on another server than before (%s: restarted, failed over, or slots "
                 "were moved); they have all that was finished",
-                *(len(changed), len(self._placement.tags), ", ".join(places)),
+                *(len(changed), self._placement.groups, ", ".join(places)),
             )
 
     def _refuse_loss(self, kept: Sequence[Kept], found: Sequence[Kept]) -> None:

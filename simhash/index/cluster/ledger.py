@@ -61,12 +61,12 @@ class Ledger:
         return self._groups
 
     def expected(self, group: int) -> Kept:
-        """What a call to a group counts on."""
-        return self._groups[group]
+        """What a call to a group counts on; of one that the claim slot was not asked for yet, what no group is."""
+        return self._groups[group] if group < len(self._groups) else Kept(_NONE, 0)
 
     def wrote(self, group: int, calls: int) -> None:
         """A call wrote to a group, which counts so many calls now."""
-        self._written[group] = Kept(self._groups[group].server, calls)
+        self._written[group] = Kept(self.expected(group).server, calls)
 
     def tallies(self) -> bytes:
         """What was written since the claim slot was last heard: for each group its number, server and calls."""

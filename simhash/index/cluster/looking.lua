@@ -41,8 +41,7 @@ function commands.touch() return new_nonce() end
 
 -- ARGV[4..] seqs. Returns those whose records must be there in full: numbered, not gone, and under no claim.
 function commands.standing()
-  local claimed, found, all = {}, {}, call('HVALS', claims_key)
-  for n = 1, #all do claimed[cmsgpack.unpack(all[n])[SEQ]] = true end
+  local claimed, found = claimed_numbers(), {}
   for n = 4, #ARGV do
     local wanted = tonumber(ARGV[n])
     local there = wanted >= first and wanted <= seq and not claimed[wanted] and not call('ZSCORE', gone_key, ARGV[n])

@@ -1,283 +1,193 @@
 """Another design, bucket bits or capacity for a live index on a cluster, beside it, while workers go on.
 
-    copy      the finished records, along the log, into groups of another name, as an import does; and again what has
-              been added meanwhile, until little is left; where workers add more than is copied, they are made to wait
-              now and then
-    freeze    one step: the claim slot answers no worker for a moment; claims that are left are brought to their end
-    catch up  the last records, if that takes no longer than `STILL_SECONDS` (else it goes on, and so does the copying);
-              what was removed since
-    switch    one step in the claim slot: the new generation, the name of its groups, and what is known of them
+    begin     one step: the claim slot names the next generation and where its groups lie. From here on who stores or
+              removes a page writes to the groups of both; who has not heard of it finishes nothing
+    carry     what the index had before, along its log, a stretch at a time
+    switch    one step in the claim slot: the next generation's spec, the name of its groups, what is known of them
     clean up  the old groups
 
-The claim slot stays, with its numbers, marks, journals and receipts. While it is filled the new generation has a claim
-slot of its own, which keeps how far that came: a migration that was ended goes on where it was, from any step.
+The claim slot stays, with its numbers, marks, journals and receipts. A record that is carried while it is removed must
+not come back: a removal bars whoever may be carrying its record from all groups before it deletes anything, and what is
+about to be removed is not carried. A claim that was made before the begin is met by the old tables only: those that are
+left are brought to their end before the switch. A migration that was ended goes on where it was, from any step.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexMigrated, IndexMismatch
+from simhash.index.cluster.carrying import Carrying
 from simhash.index.cluster.index import ClusterIndex
-from simhash.index.cluster.inside import Inside
-from simhash.index.cluster.loading import ClusterStore, opened_on_cluster_for_import
-from simhash.index.cluster.nodes import Nodes
-from simhash.index.cluster.opening import meta_of
-from simhash.index.cluster.operations import ClusterOperations
-from simhash.index.cluster.placement import claim_tag, group_tags
-from simhash.index.faults import FROZEN
-from simhash.index.generations import begun_otherwise, made_with, next_keys, switched_fields
+from simhash.index.cluster.judging import Stored
+from simhash.index.cluster.ledger import unpacked
+from simhash.index.cluster.nodes import TakenOver
+from simhash.index.cluster.opening import existing_cluster_index
+from simhash.index.cluster.placement import Logged, Operation, Placement, group_tags
+from simhash.index.generations import made_with, refuse_begun_otherwise, switched_fields
 from simhash.index.interface import IndexSpec
 from simhash.index.migration import Progress
-from simhash.index.specs import fields_of, spec_of
-from simhash.index.transfer import Loader, index_row, record_row
+from simhash.index.specs import fields_of
 
-NEARLY = 200
-"""So few records left are copied while the index is frozen."""
-STILL_SECONDS = 0.2
-"""The longest that the index stands still at once (and a call longer)."""
-FREE_SECONDS = 1.0
-"""So long it is copied before it is asked whether less is left than before; if not, the index is to stand still."""
-LEAST_FREE_SECONDS = 0.1
-"""Workers are left so much between two times that it stands still, unless not even then less is left."""
-SHRINKING = 0.9
-"""What is left shrinks to this from one time to the next, or workers are left half as much between them."""
+AT_ONCE = 500
+"""Records that are carried together: some ten of them in each group, half a millisecond of its primary."""
 KEYS_AT_ONCE = 500
-GONE_AT_ONCE = 1000
-_EXCHANGE = """
-local generation = redis.call('HGET', KEYS[1], 'generation')
-if generation == ARGV[1] then redis.call('HSET', KEYS[1], 'generation', ARGV[2]) end
-return redis.call('HGET', KEYS[1], 'generation')
-"""
-_SWITCH = """
-if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
-local nonce = math.max(tonumber(redis.call('HGET', KEYS[1], 'nonce')), tonumber(ARGV[3]))
-redis.call('SET', KEYS[2], ARGV[2])
-redis.call('HSET', KEYS[1], 'nonce', string.format('%.0f', nonce), unpack(ARGV, 4))
-return 1
-"""
-_KEEP_GONE = """
-for n = 1, #ARGV do redis.call('ZADD', KEYS[1], ARGV[n], ARGV[n]) end
-"""
-
-
-@dataclass
-class Stillness:
-    """How often the index took no pages for a moment, and how long at most."""
-
-    times: int = 0
-    longest_seconds: float = 0.0
-
-    def was(self, seconds: float) -> None:
-        """It was once more, for so long."""
-        self.times += 1
-        self.longest_seconds = max(self.longest_seconds, seconds)
-
-
-class Pace:
-    """How long workers go on between two times that the index stands still for a copy that is behind them.
-
-    Attributes:
-        free_seconds: so long.
-    """
-
-    def __init__(self, free_seconds: float) -> None:
-        self.free_seconds = free_seconds
-        self._left_before = math.inf
-
-    def behind(self, left: int) -> None:
-        """The index is to stand still now, with so much left to be copied."""
-        if left > SHRINKING * self._left_before:
-            least = LEAST_FREE_SECONDS if left < self._left_before else 0.0
-            self.free_seconds = max(self.free_seconds / 2, min(least, self.free_seconds))
-        self._left_before = left
 
 
 class ClusterMigration:
     """A migration of the index called `name`, begun or to be continued: as `simhash.index.migration.Migration`.
-
-    Attributes:
-        still: how long workers had to wait for it.
 
     Raises (all methods): IndexFault.
     """
 
     def __init__(self, client: Any, name: str, on_progress: Callable[[Progress], None]) -> None:
         self._client = client
-        self._nodes = Nodes(client)
         self._name = name
-        self._meta = f"{claim_tag(name)}:meta"
         self._tell = on_progress
-        self.still = Stillness()
-        self._pace = Pace(FREE_SECONDS)
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
 
         Raises:
-            IndexMismatch: another migration has begun, to something else; or there is no such index.
+            IndexMismatch: another migration has begun, to something else; somebody else has ended this one, or carries
+                it on; or there is no such index.
         """
-        self._clean_up()
-        stored = self._stored()
-        present, generation = spec_of(stored, self._name), stored["generation"].removeprefix(FROZEN)
-        spec = wanted(present)
-        if made_with(spec) == made_with(present):
-            return spec
-        keys = stored.get("keys", self._name)
-        old = Inside.of(self._nodes, self._name, present, generation, keys=keys)
-        store = self._beside(next_keys(self._name, keys), spec)
-        if not stored["generation"].startswith(FROZEN):
-            self._prepare(old, store)
-        while not self._switched(old, store, keys):
-            self._prepare(old, store)
-        self._clean_up()
+        steps = self._steps()
+        spec = wanted(steps.index.spec)
+        try:
+            if steps.begun(spec):
+                while (progress := steps.carried()).copied < progress.last:
+                    self._tell(progress)
+                self._tell(Progress("switching", progress.last, progress.last))
+                steps.switch(spec)
+        except (IndexMigrated, TakenOver) as error:
+            raise _by_others(self._name) from error
+        self._steps().end_removals()
         return spec
 
-    def _beside(self, name: str, spec: IndexSpec) -> ClusterStore:
-        """The new generation: empty, or as far as an earlier run came."""
-        head = index_row(spec, str(fields_of(spec)["generation"]), seq=0, documents=0)
-        try:
-            return opened_on_cluster_for_import(self._client, name, head)
-        except IndexMismatch as error:
-            if begun := meta_of(self._client, name):
-                raise begun_otherwise(self._name, begun) from error
-            raise
-
     def abandon(self) -> bool:
-        """Give up a migration that was begun and that nobody carries on: remove what was copied. Whether there was one.
+        """Give up a migration that was begun: remove what is in its groups. Whether there was one.
 
         Raises:
             IndexMismatch: there is no such index.
         """
-        self._clean_up()
-        stored = self._stored()
-        keys = next_keys(self._name, stored.get("keys", self._name))
-        begun = meta_of(self._client, keys)
-        self._remove([claim_tag(keys)])  # first, so that nobody can switch to it any more
-        live = stored["generation"].removeprefix(FROZEN)
-        self._exchange(FROZEN + live, live)
-        self._remove(f"{{{tag}}}" for tag in group_tags(keys))
-        return bool(begun)
+        steps = self._steps()
+        begun = steps.carrying.abandon()
+        steps.clean_up()
+        return begun
 
-    def _stored(self) -> dict[str, str]:
-        """What the live index says of itself."""
-        stored = meta_of(self._client, self._name)
+    def _steps(self) -> Steps:
+        steps = Steps(existing_cluster_index(self._client, self._name), self._name)
+        steps.clean_up()
+        return steps
+
+
+class Steps:
+    """The steps of a migration."""
+
+    def __init__(self, index: ClusterIndex, name: str) -> None:
+        self.index = index
+        self._name = name
+        self._inside = index.inside
+        self._nodes, self._placement, self._claims = index.inside.nodes, index.inside.placement, index.inside.claims
+        self.carrying = Carrying(self._claims, self._nodes.ledger)
+
+    def begun(self, spec: IndexSpec) -> bool:
+        """Have the generation with this spec written to, if it is not; False: the index has this spec already."""
+        stored = self._next()
         if not stored:
-            raise IndexMismatch(f"there is no index {self._name!r} on this Redis Cluster")
-        return stored
-
-    # Copy ---------------------------------------------------------------------------------------------------------
-
-    def _prepare(self, old: Inside, store: ClusterStore) -> None:
-        """Copy until little is left, or workers add more than is copied; then let nobody in any more."""
-        while (left := self._left(old, store)) > NEARLY:
-            self._copy(old, store, self._pace.free_seconds)
-            if (more := self._left(old, store)) >= left:
-                self._pace.behind(more)
-                break
-        self._take_out(old, store)
-        self._exchange(old.generation, FROZEN + old.generation)
-
-    def _switched(self, old: Inside, store: ClusterStore, keys: str) -> bool:
-        """Catch up while the index stands still, and switch; False: it was too much, and workers go on."""
-        begun = time.monotonic()
-        try:
-            frozen = self._stand_still(old.layout.spec, old.generation, keys)
-            if not self._copy(frozen, store, STILL_SECONDS):
-                self._exchange(frozen.generation, old.generation)
+            if made_with(spec) == made_with(self.index.spec):
                 return False
-            self._take_out(frozen, store)
-            self._switch(frozen, store, keys)
-            return True
-        finally:
-            self.still.was(time.monotonic() - begun)
-
-    def _exchange(self, one: str, other: str) -> None:
-        """Give the live index another generation: freeze it, or let it go on."""
-        if self._nodes.script(_EXCHANGE, [self._meta], [one, other]).decode() != other:
-            raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
-
-    def _left(self, old: Inside, store: ClusterStore) -> int:
-        """How many numbers are finished that are not copied yet."""
-        return self._finished(old) - store.stored
-
-    def _stand_still(self, spec: IndexSpec, generation: str, keys: str) -> Inside:
-        """The index that answers nobody but us, without a claim."""
-        index = ClusterIndex(self._nodes, self._name, spec, FROZEN + generation, keys=keys)
-        while claims := index.claims():
-            index.release([claim.id for claim in claims])
-        return index.inside
-
-    def _copy(self, old: Inside, store: ClusterStore, seconds: float) -> bool:
-        """Copy what is finished behind the last number copied, for so long; whether that was all of it."""
-        loader, last = Loader(store), self._finished(old)
-        end = time.monotonic() + seconds
-        for fingerprint, record in ClusterOperations(old).records(last, store.stored + 1):
-            loader.take(record_row(old.layout, fingerprint, record))
-            self._tell(Progress("copying", record.seq, last))
-            if time.monotonic() >= end and record.seq < last:
-                loader.fill_up(record.seq)
-                return False
-        loader.fill_up(last)
+            stored = self._begin(spec)
+        refuse_begun_otherwise(self._name, stored, spec)
         return True
 
-    def _finished(self, old: Inside) -> int:
-        """The last number before which all pages are written, or gone."""
-        seq = old.claims.audit().seq
-        return min([seq, *(claim.seq - 1 for claim in old.claims.listed() if claim.state == "numbered" and claim.seq)])
+    def _begin(self, spec: IndexSpec) -> dict[str, str]:
+        self._inside.keeper.begin()
+        keys = self.carrying.reserve(self._name)
+        if keys:
+            self._remove(keys)  # what another index of this name may have left
+            beside = Placement(keys, spec, self._inside.layout)
+            if not self.carrying.begin(keys, self._nodes.look(beside, unpacked(b"")), fields_of(spec)):
+                self._remove(keys)
+        if stored := self._next():
+            return stored
+        raise _by_others(self._name)
 
-    def _take_out(self, old: Inside, store: ClusterStore) -> None:
-        """Remove from the new generation what was removed from the old one since it was copied."""
-        here, there = old.claims.audit(), store.inside.claims.audit()
-        known = set(self._gone(store.inside))
-        store.forget([
-            *range(there.first, min(here.first, there.seq + 1)),
-            *(seq for seq in self._gone(old) if seq not in known and there.first <= seq <= there.seq),
-        ])  # fmt: skip
+    def carried(self) -> Progress:
+        """Carry a stretch over, or begin it again when one of its records is being removed."""
+        return self._inside.keeper.steadily(self._carried)
 
-    def _gone(self, inside: Inside) -> list[int]:
-        return [int(member) for member in self._nodes.members(inside.claims.gone)]
+    def switch(self, spec: IndexSpec) -> None:
+        """Let the next generation take over."""
+        fields = switched_fields(self.index.generation, spec) | {"retired": self._placement.name}
+        if self._placement.next is None:
+            raise _by_others(self._name)
+        fields["keys"] = self._placement.next.name
+        while claims := self.carrying.switch(fields):
+            self.index.release(claims)
 
-    # Switch -------------------------------------------------------------------------------------------------------
+    def clean_up(self) -> None:
+        """Remove the groups of a generation that is over, was given up, or was never begun."""
+        removed = ""
+        while removed := self.carrying.sweep(removed):
+            self._remove(removed)
 
-    def _switch(self, frozen: Inside, store: ClusterStore, keys: str) -> None:
-        new = store.inside
-        self._tell(Progress("switching", store.stored, frozen.claims.audit().seq))
-        gone = sorted(set(self._gone(new)) - set(self._gone(frozen)))
-        for at in range(0, len(gone), GONE_AT_ONCE):
-            self._nodes.script(_KEEP_GONE, [frozen.claims.gone], gone[at : at + GONE_AT_ONCE])
-        (counters,) = self._nodes.hashes([new.claims.meta])
-        first = int(counters[b"first"])
-        fields: dict[str, Any] = {
-            **switched_fields(frozen.generation.removeprefix(FROZEN), new.layout.spec),
-            "documents": counters[b"documents"],
-            "first": first,
-            "floor": max(first, int(self._nodes.field(self._meta, "floor") or 0)),
-            "keys": new.placement.name,
-            "retired": keys,
-        }
-        groups = b"".join(kept.packed for kept in new.claims.groups())
-        flat = [value for pair in fields.items() for value in pair]
-        arguments = [frozen.generation, groups, counters[b"nonce"], *flat]
-        if not self._nodes.script(_SWITCH, [self._meta, frozen.claims.ledger], arguments):
-            raise IndexMismatch(f"index {self._name!r} was migrated by somebody else meanwhile")
+    def end_removals(self) -> None:
+        """Bring to their end the removals that the switch came between; pages come again, and end theirs."""
+        self.index.release([claim.id for claim in self.index.claims() if claim.state == "removal"])
 
-    def _clean_up(self) -> None:
-        """Remove the groups of the generation before, and the claim slot that this one had while it was filled."""
-        retired, present = (self._nodes.field(self._meta, field) for field in ("retired", "keys"))
-        if retired is None or present is None:
-            return
-        self._remove([claim_tag(present.decode()), *(f"{{{tag}}}" for tag in group_tags(retired.decode()))])
-        self._nodes.drop_field(self._meta, "retired")
+    def _next(self) -> dict[str, str]:
+        """What the claim slot says of the next generation; nothing: there is none."""
+        return {field.decode(): value.decode() for field, value in self._nodes.hash(self._claims.next).items()}
 
-    def _remove(self, tags: Iterable[str]) -> None:
-        """Remove all keys of these hash tags."""
-        for tag in tags:
-            keys = self._nodes.keys(f"{tag}:")
-            while some := list(islice(keys, KEYS_AT_ONCE)):
-                self._nodes.remove(some)
+    def _carried(self) -> Progress:
+        stretch = self.carrying.stretch(AT_ONCE)
+        try:
+            self._nodes.bar(self._placement, stretch.nonce, stretch.former)
+            if written := self._written(stretch.free):
+                self._nodes.write(self._placement, written, stretch.nonce, [])
+            self.carrying.carried(stretch.nonce)
+        except TakenOver:
+            if self._next().get("carrier") != str(stretch.nonce):
+                raise
+            return Progress("copying", stretch.before, stretch.end)  # barred by a removal
+        return Progress("copying", stretch.last, stretch.end)
+
+    def _written(self, seqs: Sequence[int]) -> list[Operation]:
+        reader = self._inside.reader
+        logged = reader.logged(seqs)
+        stored = reader.stored_under(list(dict.fromkeys(entry.key for entry in logged.values())))
+        return [
+            operation for seq, entry in logged.items() for operation in self._carrying(seq, entry, stored[entry.key])
+        ]
+
+    def _carrying(self, seq: int, entry: Logged, stored: Sequence[Stored]) -> list[Operation]:
+        own = [each for each in stored if each.record.seq == seq]
+        data, verifier = (own[0].data, own[0].record.verifier) if own else (None, None)
+        return self._placement.carrying(seq, entry, data, verifier)
+
+    def _remove(self, name: str) -> None:
+        """Remove the groups whose tags start with `name`."""
+        tags = group_tags(name)
+        for tag in tags:  # first, as nobody writes to a group that lacks this
+            self._nodes.remove([f"{{{tag}}}:written"])
+        found: dict[str, list[str]] = defaultdict(list)
+        for key in self._nodes.keys(f"{{{name}:"):
+            tag = key[1:].partition("}:")[0]
+            found[tag].append(key)
+            if len(found[tag]) >= KEYS_AT_ONCE:
+                self._unlink(tag, tags, found)
+        for tag in list(found):
+            self._unlink(tag, tags, found)
+
+    def _unlink(self, tag: str, tags: Sequence[str], found: dict[str, list[str]]) -> None:
+        keys = found.pop(tag)
+        if tag in tags:
+            self._nodes.remove(keys)
+
+
+def _by_others(name: str) -> IndexMismatch:
+    return IndexMismatch(f"the migration of {name!r} was ended, given up or carried on by somebody else meanwhile")

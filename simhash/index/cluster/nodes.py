@@ -14,12 +14,12 @@ from redis.exceptions import AskError, ClusterError, MovedError, NoScriptError, 
 
 from simhash.errors import IndexFault, IndexMisconfigured, IndexServerChanged, IndexUnreachable
 from simhash.index.cluster.ledger import SERVER_BYTES, Kept, Ledger
-from simhash.index.cluster.placement import GROUPS, Operation, Placement
+from simhash.index.cluster.placement import Operation, Placement
 from simhash.index.faults import translated
 from simhash.index.layout import literal
 
 _FOLDER = resources.files("simhash.index.cluster")
-PARTS = ("claims", "taking", "filling", "looking")
+PARTS = ("claims", "taking", "filling", "migrating", "looking")
 CLAIMS = "\n".join(_FOLDER.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in PARTS)
 GROUP = _FOLDER.joinpath("group.lua").read_text(encoding="utf-8")
 _HASHES = """
@@ -84,7 +84,7 @@ class Nodes:
         bars = _bars(nonce, barred)
         if not bars:
             return
-        calls = [self._call(placement, group, [], str(nonce), bars, []) for group in range(GROUPS)]
+        calls = [self._call(placement, group, [], str(nonce), bars, []) for group in range(placement.groups)]
         for group, (count,) in enumerate(self._each(calls)):
             self.ledger.wrote(group, count)
 
@@ -118,7 +118,7 @@ class Nodes:
         """
         keys, arguments = claims
         calls: dict[str, tuple[Any, list[object]]] = {}
-        for group in range(GROUPS):
+        for group in range(placement.groups):
             key, kept = placement.written(group), self.ledger.expected(group)
             node = self._client.get_node_from_key(key)
             calls.setdefault(node.name, (node, [self._sha(GROUP), 1, key, "!", "", kept.calls, kept.server.hex()]))

@@ -7,11 +7,10 @@ from typing import Any
 
 import redis
 
-from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
+from simhash.errors import IndexMisconfigured, IndexMismatch
 from simhash.index.cluster.index import ClusterIndex
 from simhash.index.cluster.nodes import Nodes, translated_on_cluster
 from simhash.index.cluster.placement import claim_tag
-from simhash.index.faults import FROZEN
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
 from simhash.index.safekeeping import Durability
@@ -46,7 +45,6 @@ def open_cluster_index(
     spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
     stored = meta_of(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
     found = spec_of(stored, name)
-    _refuse_frozen(stored)
     refuse_differences(name, found, spec, adopt_design)
     index = ClusterIndex(
         Nodes(client), name, found, stored["generation"], retention, clock, durability, stored.get("keys")
@@ -65,7 +63,6 @@ def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterInde
     stored = meta_of(client, name)
     if not stored:
         raise IndexMismatch(f"there is no index {name!r} on this Redis Cluster")
-    _refuse_frozen(stored)
     return ClusterIndex(Nodes(client), name, spec_of(stored, name), stored["generation"], keys=stored.get("keys"))
 
 
@@ -98,11 +95,3 @@ def meta_of(client: Any, name: str, script: str = _READ, *arguments: str | int |
     with translated_on_cluster():
         flat = client.eval(script, 1, f"{claim_tag(name)}:meta", *arguments)
     return {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def _refuse_frozen(stored: Mapping[str, str]) -> None:
-    """Raise IndexUnreachable while the index is between two generations."""
-    if stored["generation"].startswith(FROZEN):
-        raise IndexUnreachable(
-            "the index is being migrated: this takes a moment; `simhash-dedup index migrate` ends it"
-        )

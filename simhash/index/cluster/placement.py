@@ -10,6 +10,9 @@
     {ns:<g>}:barred                      ZSET  nonces that may not write in this group any more
     {ns:<g>}:written                     STRING  how many calls have written in this group
 
+`ns` is another once the index was migrated; while it is being migrated there is a next placement beside this one, whose
+groups are numbered behind these, and which is written to as well.
+
 Buckets are dealt out to `GROUPS` groups by a hash of their names. A group is one hash tag, so one slot, so one script
 call for all that a batch reads or writes there; the tags are chosen such that the groups lie evenly over the slots. The
 records are those of a single primary, without its short form of a lone one; members keep all bits behind b.
@@ -22,7 +25,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,6 +39,8 @@ GROUPS = 64
 """More groups are more, smaller script calls for a batch; fewer cannot be spread over many primaries."""
 SLOTS = 16_384
 LOG_SEGMENT = 128
+BODY = SEQ_BYTES + TIME_BYTES
+"""Where a record's body begins."""
 REMEMBERED = 1024
 """Fingerprints of which the places are kept: those of a batch are needed thrice."""
 _KEY = re.compile(
@@ -100,12 +105,17 @@ class Logged(NamedTuple):
 
 
 class Placement:
-    """Keys, probes and writes of one index."""
+    """Keys, probes and writes of one generation of an index.
+
+    Attributes:
+        next: of the generation that is written to beside it; None: there is none.
+    """
 
     def __init__(self, name: str, spec: IndexSpec, layout: Layout) -> None:
         self.name = name
         self.spec = spec
         self.tags = group_tags(name)
+        self.next: Placement | None = None
         self._layout = layout
         self._bits = spec.relation.design.bits
         self._rest_bits = self._bits - spec.bucket_bits
@@ -117,13 +127,22 @@ class Placement:
         self._band_rest_bits = max(0, BAND_BITS - spec.bucket_bits)
         self._band_rest_bytes = max(1, math.ceil(self._band_rest_bits / 8))
 
+    @property
+    def groups(self) -> int:
+        """How many groups are written to."""
+        return GROUPS if self.next is None else 2 * GROUPS
+
     def barred(self, group: int) -> str:
         """The key of the nonces that may not write in a group."""
-        return f"{{{self.tags[group]}}}:barred"
+        return f"{{{self._tag(group)}}}:barred"
 
     def written(self, group: int) -> str:
         """The key of how many calls have written in a group."""
-        return f"{{{self.tags[group]}}}:written"
+        return f"{{{self._tag(group)}}}:written"
+
+    def _tag(self, group: int) -> str:
+        tags = self.tags if self.next is None else self.tags + self.next.tags
+        return tags[group]
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -188,12 +207,24 @@ class Placement:
 
     def insertion(self, key: bytes, record: bytes, verifier: int | None) -> list[Operation]:
         """Everything that is written for a unique page of this fingerprint or digest: record, log entry, members."""
-        seq, inserted = record[:SEQ_BYTES], record[SEQ_BYTES : SEQ_BYTES + TIME_BYTES]
-        logged = Operation(self._log(int.from_bytes(seq)), b"s" + _headed(seq, inserted + key))
+        number, logged = int.from_bytes(record[:SEQ_BYTES]), Logged(int.from_bytes(record[SEQ_BYTES:BODY]), key)
+        return self._in_both(lambda placement: placement._insertion(number, logged, record, verifier))
+
+    def carrying(self, seq: int, logged: Logged, record: bytes | None, verifier: int | None) -> list[Operation]:
+        """What is written to the next generation for an entry of the log; without a record when its place was taken."""
+        if self.next is None:
+            return []
+        return _behind(self.next._insertion(seq, logged, record, verifier))
+
+    def _insertion(self, seq: int, logged: Logged, record: bytes | None, verifier: int | None) -> list[Operation]:
+        number, key = seq.to_bytes(SEQ_BYTES), logged.key
+        entry = Operation(self._log(seq), b"s" + _headed(number, logged.inserted_ms.to_bytes(TIME_BYTES) + key))
+        if record is None:
+            return [entry]
         if is_digest(key):
-            return [Operation(self._digests(key), b"s" + _headed(key, record)), logged]
+            return [Operation(self._digests(key), b"w" + _headed(key, record)), entry]
         fingerprint = int.from_bytes(key)
-        written = [Operation(self._records(fingerprint), b"p" + _headed(key, record)), logged]
+        written = [Operation(self._records(fingerprint), b"p" + _headed(key, record)), entry]
         written += [Operation(place.spot, b"a" + place.member) for place in self._placed(fingerprint)]
         return written + [Operation(spot, b"a" + rest + key) for spot, rest in self._band_spots(verifier)]
 
@@ -205,6 +236,11 @@ class Placement:
         Args:
             verifier: the record's; others: those of the other records of the fingerprint.
         """
+        return self._in_both(lambda placement: placement._removal_of_members(fingerprint, verifier, others))
+
+    def _removal_of_members(
+        self, fingerprint: int, verifier: int | None, others: Sequence[int | None]
+    ) -> list[Operation]:
         key = self._layout.key_of(fingerprint)
         kept = {place for other in others for place in self._band_spots(other)}
         gone = [place for place in self._band_spots(verifier) if place not in kept]
@@ -215,12 +251,19 @@ class Placement:
 
     def removal_of_record(self, key: bytes, seq: int) -> list[Operation]:
         """Delete a record and its log entry."""
+        return self._in_both(lambda placement: placement._removal_of_record(key, seq))
+
+    def _removal_of_record(self, key: bytes, seq: int) -> list[Operation]:
         number = seq.to_bytes(SEQ_BYTES)
         if is_digest(key):
             record = Operation(self._digests(key), b"v" + _headed(key, number))
         else:
             record = Operation(self._records(int.from_bytes(key)), b"q" + _headed(key, number))
         return [record, Operation(self._log(seq), b"u" + number)]
+
+    def _in_both(self, written: Callable[[Placement], list[Operation]]) -> list[Operation]:
+        """What is written in this generation, and in the next one."""
+        return written(self) + (_behind(written(self.next)) if self.next else [])
 
     # Taking apart --------------------------------------------------------------------------------------------------
 
@@ -267,7 +310,17 @@ class Placement:
     # Meeting -------------------------------------------------------------------------------------------------------
 
     def meeting(self, entry: Entry) -> tuple[list[bytes], list[bytes]]:
-        """The keys by which a page meets others in the claim slot; and those by which it is looked for beside them."""
+        """The keys by which a page meets others in the claim slot; and those by which it is looked for beside them.
+
+        Those of the next generation as well: claims that are there when it takes over are met by its tables.
+        """
+        own, beside = self._meeting(entry)
+        if self.next is not None:
+            more, more_beside = self.next._meeting(entry)
+            own, beside = [*dict.fromkeys(own + more)], beside + more_beside
+        return own, beside
+
+    def _meeting(self, entry: Entry) -> tuple[list[bytes], list[bytes]]:
         relation = self.spec.relation
         own = [self.meeting_of(self.key(entry))]
         beside: list[bytes] = []
@@ -335,6 +388,11 @@ class Placement:
 def is_digest(key: bytes) -> bool:
     """Whether a record's key is a tagged digest; a fingerprint has fewer bytes."""
     return len(key) == DIGEST_BYTES
+
+
+def _behind(operations: Iterable[Operation]) -> list[Operation]:
+    """The same operations of the next generation, whose groups are numbered behind those of this one."""
+    return [Operation(Spot(GROUPS + spot.group, spot.key), argument) for spot, argument in operations]
 
 
 def flipped(prefix: int, bits: int) -> Iterator[int]:

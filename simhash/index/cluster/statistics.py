@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from simhash.index.cluster.inside import Inside
-from simhash.index.cluster.placement import GROUPS, LOG_SEGMENT, claim_tag
-from simhash.index.generations import Begun, begun, next_keys
+from simhash.index.cluster.placement import GROUPS, LOG_SEGMENT
+from simhash.index.generations import Begun, begun
 from simhash.index.interface import Record
 from simhash.index.statistics import AT_ONCE, Journal, Statistics, buckets, server, single
 
@@ -50,7 +50,7 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
         most_candidates=int(meta.get(b"most_candidates", 0)),
         cuts=int(meta.get(b"cuts", 0)),
         crowds=int(meta.get(b"crowds", 0)),
-        migration=_migration(inside, seq),
+        migration=_migration(inside),
         servers=tuple(server(address, memory) for address, memory in inside.nodes.memory()),
         kinds=(
             *kinds,
@@ -69,10 +69,9 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
     )
 
 
-def _migration(inside: Inside, seq: int) -> Begun | None:
-    (found,) = inside.nodes.hashes([f"{claim_tag(next_keys(inside.name, inside.placement.name))}:meta"])
-    fields = {name.decode(): value.decode() for name, value in found.items()}
-    return begun(fields, "seq", seq) if fields else None
+def _migration(inside: Inside) -> Begun | None:
+    fields = {name.decode(): value.decode() for name, value in inside.nodes.hash(inside.claims.next).items()}
+    return begun(fields) if fields else None
 
 
 def _first_record(inside: Inside, seqs: range) -> Record | None:

@@ -1,5 +1,12 @@
 -- Claims that change hands, and claims on records that are being removed ---------------------------------------------
 
+-- The numbers that a claim is on.
+local function claimed_numbers()
+  local claimed, all = {}, call('HVALS', claims_key)
+  for n = 1, #all do claimed[cmsgpack.unpack(all[n])[SEQ]] = true end
+  return claimed
+end
+
 -- ARGV[4] what to take beside claims of the journals given: letters 'r', removals; 'o', pages of no journal
 -- ARGV[5..] ids to take. Held claims are dropped; the others change hands and are returned:
 -- nonce, the groups, then for each its id, state, journal, fingerprint (or tagged digest) and what is in `resumed`.
@@ -25,6 +32,15 @@ function commands.recover()
   return taken
 end
 
+-- Who may be carrying this record to the next generation just now: nonces (migrating.lua).
+local function carriers_of(removed)
+  local own = call('HMGET', next_key, 'former', 'carrier', 'begin', 'end')
+  local covered = own[2] and removed >= tonumber(own[3]) and removed <= tonumber(own[4])
+  local carriers = {}
+  for nonce in string.gmatch((own[1] or '') .. (covered and own[2] or ''), '%d+') do carriers[#carriers + 1] = tonumber(nonce) end
+  return carriers
+end
+
 -- ARGV[4..] what is to be removed: seq 6, the key by which it meets, fingerprint or tagged digest. Returns nonce, the groups, then one reply
 -- each: 'r' and former writers (6 bytes each): go on; 'g': gone already; 'b': in the way of a page that is being judged.
 function commands.retire()
@@ -38,10 +54,8 @@ function commands.retire()
     if gone < first or call('ZSCORE', gone_key, number(gone)) then
       reply = 'g'
     elseif own then
-      local writers = {}
-      for i, writer in ipairs(own[WRITERS]) do writers[i] = pack('>I6', writer) end
+      reply = 'r' .. packed(own[WRITERS])
       taken_over(id, own, nonce)
-      reply = 'r' .. table.concat(writers)
     else
       local found = call('HMGET', meet_key, key)
       local blocked = false
@@ -53,8 +67,10 @@ function commands.retire()
         reply = 'b'
       else
         enter(id, {key}, found)
-        store(id, {'removal', {nonce}, '', '', sub(ARGV[n], 7 + KEY), '', {key}, gone, 0, ''})
-        reply = 'r'
+        local writers = carriers_of(gone)
+        reply = 'r' .. packed(writers)
+        writers[#writers + 1] = nonce
+        store(id, {'removal', writers, '', '', sub(ARGV[n], 7 + KEY), '', {key}, gone, 0, ''})
       end
     end
     replies[#replies + 1] = reply
