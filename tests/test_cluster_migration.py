@@ -433,6 +433,20 @@ def test_a_page_that_is_held_at_the_switch_is_in_the_way_of_its_like_by_the_new_
     whole(cluster_client, name)
 
 
+def test_a_page_that_was_numbered_before_the_begin_is_brought_to_its_end_before_the_switch(cluster_client, name):
+    """Its claim is met by the old tables only."""
+    old = opened(cluster_client, name)
+    old.check_and_insert(unlike(20, Random(3)), {})
+    with pytest.raises(Crashed):
+        dying(cluster_client, name).check_and_insert([entry(100, 7, 0)], {})
+    migrated(cluster_client, name, to_design("10"))
+    new = opened(cluster_client, name)
+    like = replace(entry(101, 5, 0), position=Position(Partition("other", 0), 0))
+    assert summary(new.check_and_insert([like], {})[0].decision) == ("duplicate", 21)
+    assert summary(new.check_and_insert([entry(100, 7, 0)], {})[0].decision) == ("unique", 21)
+    whole(cluster_client, name)
+
+
 def test_a_short_page_whose_place_was_taken_leaves_its_number_to_retention(cluster_client, name, small_steps):
     """Its text came again after its age: of it there is the log's entry, and no record."""
     clock = [1_000]
