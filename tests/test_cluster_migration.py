@@ -39,7 +39,6 @@ from tests.test_cluster import SEEDS, held_up
 from tests.test_migration import RULE, Killed, contents, pages_of, to_design, unlike
 from worker.cli.main import commands
 
-
 HELD = 0x9E3779B97F4A7C15
 """A fingerprint whose prefixes all differ, as two tables may call the same prefix by one key."""
 
