@@ -356,6 +356,14 @@ def test_a_record_that_is_being_removed_is_not_carried(cluster_client, name, sma
     assert [record.seq for _, record in contents(whole(cluster_client, name))] == [1, 2, *range(4, 31)]
 
 
+def test_a_removal_that_the_switch_comes_between_is_brought_to_its_end(cluster_client, name):
+    opened(cluster_client, name).check_and_insert(unlike(30, Random(1)), {})
+    remover = over(Stalling(cluster_client, lambda: migrated(cluster_client, name, to_design("10"))), name)
+    with pytest.raises(IndexMigrated):
+        remover.forget([3])
+    assert [record.seq for _, record in contents(whole(cluster_client, name))] == [1, 2, *range(4, 31)]
+
+
 def test_who_wakes_up_after_another_has_carried_the_migration_on_changes_nothing(cluster_client, name, small_steps):
     """Whether that one is at it still, has ended it, or has given it up."""
     old = opened(cluster_client, name)
@@ -466,6 +474,23 @@ def test_a_short_page_whose_place_was_taken_leaves_its_number_to_retention(clust
     clock[0] += 1_000
     new.check_and_insert(unlike(3, Random(5)), {})
     assert new.inside.claims.audit().first == 4
+
+
+def test_a_short_page_whose_place_is_taken_while_it_is_carried_does_not_take_it_back(cluster_client, name):
+    clock = [1_000]
+    index = opened(cluster_client, name, retention=Retention(max_age_ms=100), clock=lambda: clock[0])
+    first, again = entry(0, None, digest=f"text:{1:032x}"), entry(1, None, digest=f"text:{1:032x}")
+    index.check_and_insert([first], {})
+
+    def come_again():
+        clock[0] += 1_000
+        with patch("simhash.index.cluster.index.EXPIRE_PER_PAGE", 0):
+            index.check_and_insert([again], {})
+
+    FaultyMigration(Stalling(cluster_client, come_again), name).run(to_design("10"))
+    there = existing_cluster_index(cluster_client, name)
+    assert [record.seq for _, record in contents(there)] == [2]
+    assert check(there.inside, lambda _: None).violations == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
