@@ -17,8 +17,8 @@ from simhash.index.cluster import (
     open_cluster_index,
     translated_on_cluster,
 )
+from simhash.index.cluster.groups import GROUPS, SLOTS, group_tags
 from simhash.index.cluster.nodes import Nodes
-from simhash.index.cluster.placement import GROUPS, SLOTS, group_tags
 from simhash.index.memory import MemoryIndex
 from simhash.index.opening import open_index
 from simhash.tables import design

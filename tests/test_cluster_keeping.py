@@ -12,8 +12,9 @@ from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable, Inde
 from simhash.index import Unique
 from simhash.index.cluster import ClusterIndex, open_cluster_index
 from simhash.index.cluster.checking import check
+from simhash.index.cluster.groups import Operation, group_tags
 from simhash.index.cluster.nodes import Nodes, Unsettled
-from simhash.index.cluster.placement import LOG_SEGMENT, Operation, group_tags
+from simhash.index.cluster.placement import LOG_SEGMENT
 from simhash.index.safekeeping import Durability
 from simhash.tables import design
 from tests.crowded_cluster import move_slot

@@ -145,12 +145,12 @@ def test_a_script_that_the_server_has_lost_is_given_again(client, name):
 def test_the_size_of_calls_follows_the_best_pace_of_late():
     size = CallSize(remembered=3)
     assert size.pages == 25
-    size.took(25, 25 * 80e-6)
+    size.took(25, 25 * 40e-6)
     assert size.pages == 50
     size.took(50, 1.0)
     assert size.pages == 50, "one hiccup changes nothing"
-    size.took(50, 50 * 250e-6)
-    size.took(50, 50 * 250e-6)
+    size.took(50, 50 * 125e-6)
+    size.took(50, 50 * 125e-6)
     assert size.pages == 16
     size.took(10, 10.0)
     size.took(10, 10.0)

@@ -14,7 +14,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
-from simhash.index.cluster.claims import CLAIM_SLOT, Claim
+from simhash.index.cluster.answers import Claim
+from simhash.index.cluster.claims import CLAIM_SLOT
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.placement import LOG_SEGMENT, KeyName, Member, is_digest

@@ -1,24 +1,35 @@
-"""The claim slot's calls: bytes for `claims.lua`, and what its answers mean. The connection is the caller's."""
+"""The claim slot's calls: bytes for `claims.lua`. The connection is the caller's."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
 from simhash.errors import IndexUnreachable
+from simhash.index.cluster.answers import (
+    Audit,
+    Claim,
+    Claimed,
+    Removal,
+    Taken,
+    Window,
+    claim_of,
+    nonces,
+    reply_of,
+    taken_of,
+)
+from simhash.index.cluster.groups import claim_tag
 from simhash.index.cluster.ledger import Kept, Ledger
 from simhash.index.cluster.nodes import Unsettled
-from simhash.index.cluster.placement import Placement, claim_tag, is_digest
+from simhash.index.cluster.placement import Placement
 from simhash.index.faults import NextMoved
 from simhash.index.interface import Entry, Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, Layout
 from simhash.sketch import BAND_BITS
 
-REMOVAL = b"removal of"
 CLAIM_SLOT = ("meta", "claims", "meet", "gone", "groups", "loading", "next")
 """The keys of the claim slot, but for the journals."""
 _LOOKING = ("list", "standing", "audit", "groups", "settle", "met")
@@ -29,117 +40,6 @@ _ASKED_AGAIN = ("recover", "retire", "groups", "settle", "carry")
 """What is asked again when another generation is: nothing was done for the former one that this call would end."""
 ATTEMPTS = 10
 _json = msgspec.json.Encoder()
-
-
-class Numbered(NamedTuple):
-    """A page that was decided to be unique and may be partly written: by whom so far, and what its record is."""
-
-    writers: list[int]
-    record: bytes
-
-
-class Busy(NamedTuple):
-    """A page that must wait: the claim that is in its way."""
-
-    claim: bytes
-
-
-class Journalled(NamedTuple):
-    """A page that was decided before."""
-
-    answer: bytes
-
-
-Reply = Literal["claimed", "again"] | Numbered | Busy | Journalled
-"""What became of a page: ours to judge; the same as one earlier in the call; and see the classes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """The answer to a call for claims.
-
-    Attributes:
-        nonce: proves at later calls that the claims are still ours.
-        seq: the last number given; stored: how many records there are, those that are still being written too.
-    """
-
-    nonce: int
-    now_ms: int
-    seq: int
-    stored: int
-    window: Window
-    replies: Sequence[Reply]
-
-
-class Window(NamedTuple):
-    """The number of the oldest record there is, and of the oldest that is not too many."""
-
-    first: int
-    floor: int
-
-
-class Removal(NamedTuple):
-    """A record to be removed: its number, and its fingerprint or tagged digest."""
-
-    seq: int
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A claim that has changed hands: of a page decided to be unique, or (`removal`) of a record being removed.
-
-    `key` is the fingerprint, or the tagged digest of a page without one; `journal` the key of the journal that its
-    decision goes into, empty when there is none.
-    """
-
-    id: bytes
-    removal: bool
-    journal: str
-    key: bytes
-    numbered: Numbered
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim as an operator sees it.
-
-    Attributes:
-        id: the page's observation, or REMOVAL and the record's number.
-        state: "held": being judged; "numbered": unique, being written; "removal".
-        journal: key of the journal that its decision goes into; empty: none.
-        key: its fingerprint or tagged digest.
-        nonce: the holder's.
-    """
-
-    id: bytes
-    state: str
-    journal: str
-    offset: int
-    key: bytes
-    seq: int | None
-    nonce: int
-
-    @property
-    def fingerprint(self) -> int | None:
-        """The fingerprint; None: the page has a digest only."""
-        return None if is_digest(self.key) else int.from_bytes(self.key)
-
-
-class Audit(NamedTuple):
-    """What the claim slot says of itself, at one moment.
-
-    Attributes:
-        first, seq: the numbers of the oldest record there is, and of the last.
-        documents: what the counter says; stored: what it should.
-        astray: ids of claims that cannot be met, or met that are no claims.
-    """
-
-    first: int
-    seq: int
-    documents: int
-    stored: int
-    astray: list[bytes]
 
 
 class Claims:
@@ -225,7 +125,7 @@ class Claims:
             "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions], base=base
         )
         self._ledger.learn(groups)
-        return Claimed(nonce, now, seq, stored, Window(first, floor), [_reply(reply) for reply in replies])
+        return Claimed(nonce, now, seq, stored, Window(first, floor), [reply_of(reply) for reply in replies])
 
     def number(
         self, nonce: int, held: Sequence[bytes], unique: Sequence[Entry], most: int | None, floor: int
@@ -266,7 +166,7 @@ class Claims:
         wanted = "r" * removals + "o" * others
         nonce, groups, *taken = self.call("recover", wanted, *ids, journals=journals)
         self._ledger.learn(groups)
-        return nonce, [_taken(*row) for row in taken]
+        return nonce, [taken_of(*row) for row in taken]
 
     def met(self, most: int, crowds: int, cuts: int) -> None:
         """Count what pages have met: the most candidates of one, how many met a crowd, calls that gave only a part."""
@@ -274,7 +174,7 @@ class Claims:
 
     def listed(self) -> list[Claim]:
         """Every claim there is."""
-        return [_listed(*row) for row in self.call("list")]
+        return [claim_of(*row) for row in self.call("list")]
 
     def standing(self, seqs: Sequence[int]) -> set[int]:
         """Those of these numbers whose records must be there in full: not gone, and under no claim."""
@@ -378,32 +278,3 @@ class Claims:
         now = self._clock() if self._clock else -1
         beside = self._placement.next.name if self._placement.next else ""
         return [self._generation, command, f"{now} {history} {base} {'*' if command in _EITHER_WAY else beside}"]
-
-
-def _reply(reply: bytes) -> Reply:
-    kind, rest = reply[:1], reply[1:]
-    if kind == b"j":
-        return Journalled(rest)
-    if kind == b"b":
-        return Busy(rest)
-    if kind == b"n":
-        return _numbered(rest)
-    return "again" if kind == b"s" else "claimed"
-
-
-def _numbered(data: bytes) -> Numbered:
-    at = 1 + 6 * data[0]
-    return Numbered(nonces(data[1:at]), data[at:])
-
-
-def nonces(data: bytes) -> list[int]:
-    """Nonces, 6 bytes each."""
-    return [int.from_bytes(data[at : at + 6]) for at in range(0, len(data), 6)]
-
-
-def _taken(id_: bytes, state: bytes, journal: bytes, key: bytes, data: bytes) -> Taken:
-    return Taken(id_, state == b"removal", journal.decode(), key, _numbered(data))
-
-
-def _listed(id_: bytes, state: bytes, journal: bytes, offset: bytes, key: bytes, seq: int, nonce: int) -> Claim:
-    return Claim(id_, state.decode(), journal.decode(), int.from_bytes(offset), key, seq or None, nonce)

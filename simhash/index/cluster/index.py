@@ -24,7 +24,7 @@ from simhash.errors import IndexBusy, IndexMismatch
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
-from simhash.index.cluster.claims import (
+from simhash.index.cluster.answers import (
     REMOVAL,
     Busy,
     Claim,
@@ -37,7 +37,7 @@ from simhash.index.cluster.claims import (
 )
 from simhash.index.cluster.crowds import Crowds
 from simhash.index.cluster.inside import Inside
-from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, judged
+from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, encoded, judged, number_of
 from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled, translated_on_cluster
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
@@ -53,7 +53,7 @@ from simhash.index.interface import (
     Retention,
     Unique,
 )
-from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES
+from simhash.index.layout import OFFSET_BYTES
 from simhash.index.safekeeping import Durability
 
 MAX_CALL_PAGES = 100
@@ -415,16 +415,3 @@ class ClusterIndex:
             answers[page.id] = encoded(0, Own(number_of(data)))
         self._nodes.write(self._placement, written, nonce, writers)
         self._claims.finish(nonce, answers, list(dict.fromkeys(page.journal for page in pages if page.journal)))
-
-
-def encoded(compared: int, found: Own | Match | Fresh) -> bytes:
-    """A decision as the journal keeps it (see `Layout.answer`)."""
-    head = compared.to_bytes(4)
-    if isinstance(found, Match):
-        return head + b"d" + bytes([found.distance]) + found.page.data
-    return head + b"u" + found.seq.to_bytes(SEQ_BYTES)
-
-
-def number_of(record: bytes) -> int:
-    """The seq that a record begins with."""
-    return int.from_bytes(record[:SEQ_BYTES])

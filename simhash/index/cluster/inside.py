@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from simhash.index.cluster.claims import Claims
+from simhash.index.cluster.groups import claim_tag
 from simhash.index.cluster.keeping import Keeper
 from simhash.index.cluster.nodes import Nodes, translated_on_cluster
-from simhash.index.cluster.placement import Placement, claim_tag
+from simhash.index.cluster.placement import Placement
 from simhash.index.cluster.reading import Reader
 from simhash.index.interface import IndexSpec, Partition
 from simhash.index.layout import Layout

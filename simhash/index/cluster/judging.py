@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simhash.index.interface import Entry, Record, Relation
+from simhash.index.layout import SEQ_BYTES
 
 
 class Stored(NamedTuple):
@@ -129,3 +130,16 @@ def _distance(a: Entry, b: Entry) -> int:
     if a.fingerprint is None or b.fingerprint is None:
         return 0
     return (a.fingerprint ^ b.fingerprint).bit_count()
+
+
+def encoded(compared: int, found: Own | Match | Fresh) -> bytes:
+    """A decision as the journal keeps it (see `Layout.answer`)."""
+    head = compared.to_bytes(4)
+    if isinstance(found, Match):
+        return head + b"d" + bytes([found.distance]) + found.page.data
+    return head + b"u" + found.seq.to_bytes(SEQ_BYTES)
+
+
+def number_of(record: bytes) -> int:
+    """The seq that a record begins with."""
+    return int.from_bytes(record[:SEQ_BYTES])

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from simhash.index.cluster.placement import GROUPS
+from simhash.index.cluster.groups import GROUPS
 
 SERVER_BYTES = 8
 _ENTRY = struct.Struct(">8s6s")

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from simhash.errors import IndexMismatch
+from simhash.index.cluster.groups import Operation
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.nodes import Nodes, TakenOver
 from simhash.index.cluster.opening import check_cluster, new_fields
 from simhash.index.cluster.operations import OnCluster
-from simhash.index.cluster.placement import Operation
 from simhash.index.interface import Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES
 from simhash.index.operations import Gap, Step

@@ -20,12 +20,13 @@ from typing import Any
 
 from simhash.errors import IndexMigrated, IndexMismatch
 from simhash.index.cluster.carrying import Carrying
+from simhash.index.cluster.groups import Operation, group_tags
 from simhash.index.cluster.index import ClusterIndex
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.ledger import unpacked
 from simhash.index.cluster.nodes import TakenOver
 from simhash.index.cluster.opening import existing_cluster_index
-from simhash.index.cluster.placement import Logged, Operation, Placement, group_tags
+from simhash.index.cluster.placement import Logged, Placement
 from simhash.index.generations import made_with, refuse_begun_otherwise, switched_fields
 from simhash.index.interface import IndexSpec
 from simhash.index.migration import Progress

@@ -13,8 +13,9 @@ import redis
 from redis.exceptions import AskError, ClusterError, MovedError, NoScriptError, RedisClusterException, TryAgainError
 
 from simhash.errors import IndexFault, IndexMisconfigured, IndexServerChanged, IndexUnreachable
+from simhash.index.cluster.groups import Operation
 from simhash.index.cluster.ledger import SERVER_BYTES, Kept, Ledger
-from simhash.index.cluster.placement import Operation, Placement
+from simhash.index.cluster.placement import Placement
 from simhash.index.faults import translated
 from simhash.index.layout import literal
 

@@ -8,9 +8,9 @@ from typing import Any
 import redis
 
 from simhash.errors import IndexMisconfigured, IndexMismatch
+from simhash.index.cluster.groups import claim_tag
 from simhash.index.cluster.index import ClusterIndex
 from simhash.index.cluster.nodes import Nodes, translated_on_cluster
-from simhash.index.cluster.placement import claim_tag
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
 from simhash.index.safekeeping import Durability

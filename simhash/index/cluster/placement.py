@@ -20,24 +20,21 @@ records are those of a single primary, without its short form of a lone one; mem
 
 from __future__ import annotations
 
-import binascii
 import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from simhash.index.cluster.groups import GROUPS, Operation, Spot, behind, group_tags
 from simhash.index.interface import Entry, IndexSpec
 from simhash.index.layout import SEQ_BYTES, TIME_BYTES, Layout, tagged
 from simhash.sketch import BAND_BITS
 from simhash.tables import Table
 
 DIGEST_BYTES = 17
-GROUPS = 64
-"""More groups are more, smaller script calls for a batch; fewer cannot be spread over many primaries."""
-SLOTS = 16_384
 LOG_SEGMENT = 128
 BODY = SEQ_BYTES + TIME_BYTES
 """Where a record's body begins."""
@@ -49,20 +46,6 @@ _KEY = re.compile(
 )
 _SPREAD = 0x9E3779B97F4A7C15
 """Odd, so that different prefixes of up to 64 bits stay different; it keeps those of different tables apart."""
-
-
-class Spot(NamedTuple):
-    """A key, and the group that it lies in."""
-
-    group: int
-    key: str
-
-
-class Operation(NamedTuple):
-    """What group.lua does at a key."""
-
-    spot: Spot
-    argument: bytes
 
 
 class Probe(NamedTuple):
@@ -214,7 +197,7 @@ class Placement:
         """What is written to the next generation for an entry of the log; without a record when its place was taken."""
         if self.next is None:
             return []
-        return _behind(self.next._insertion(seq, logged, record, verifier))
+        return behind(self.next._insertion(seq, logged, record, verifier))
 
     def _insertion(self, seq: int, logged: Logged, record: bytes | None, verifier: int | None) -> list[Operation]:
         number, key = seq.to_bytes(SEQ_BYTES), logged.key
@@ -263,7 +246,7 @@ class Placement:
 
     def _in_both(self, written: Callable[[Placement], list[Operation]]) -> list[Operation]:
         """What is written in this generation, and in the next one."""
-        return written(self) + (_behind(written(self.next)) if self.next else [])
+        return written(self) + (behind(written(self.next)) if self.next else [])
 
     # Taking apart --------------------------------------------------------------------------------------------------
 
@@ -390,30 +373,9 @@ def is_digest(key: bytes) -> bool:
     return len(key) == DIGEST_BYTES
 
 
-def _behind(operations: Iterable[Operation]) -> list[Operation]:
-    """The same operations of the next generation, whose groups are numbered behind those of this one."""
-    return [Operation(Spot(GROUPS + spot.group, spot.key), argument) for spot, argument in operations]
-
-
 def flipped(prefix: int, bits: int) -> Iterator[int]:
     """The prefixes that differ from this one in one bit."""
     return (prefix ^ (1 << bit) for bit in range(bits))
-
-
-def claim_tag(name: str) -> str:
-    """What the keys of the claim slot start with."""
-    return f"{{{name}:claim}}"
-
-
-def group_tags(name: str) -> list[str]:
-    """One hash tag for each group, evenly over the slots: the first of ns:0, ns:1 … in each range of slots."""
-    found: dict[int, str] = {}
-    number = 0
-    while len(found) < GROUPS:
-        tag = f"{name}:{number:x}"
-        found.setdefault(binascii.crc_hqx(tag.encode(), 0) % SLOTS * GROUPS // SLOTS, tag)
-        number += 1
-    return [found[group] for group in range(GROUPS)]
 
 
 def _meeting(kind: bytes, value: int, index: int) -> bytes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from simhash.index.cluster.groups import Operation
 from simhash.index.cluster.judging import Stored, View
 from simhash.index.cluster.nodes import Nodes
-from simhash.index.cluster.placement import Logged, Operation, Placement, Probe, is_digest
+from simhash.index.cluster.placement import Logged, Placement, Probe, is_digest
 from simhash.index.interface import Entry, Neighbour, Record
 from simhash.index.layout import Layout, untagged
 

@@ -11,11 +11,13 @@ import time
 from collections.abc import Sequence
 
 from simhash.errors import IndexBusy
-from simhash.index.cluster.claims import Claims, Removal, Window
+from simhash.index.cluster.answers import Removal, Window
+from simhash.index.cluster.claims import Claims
+from simhash.index.cluster.groups import Operation
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.keeping import Keeper
 from simhash.index.cluster.nodes import Nodes, TakenOver
-from simhash.index.cluster.placement import Operation, Placement, is_digest
+from simhash.index.cluster.placement import Placement, is_digest
 from simhash.index.cluster.reading import Reader
 from simhash.index.interface import Retention
 

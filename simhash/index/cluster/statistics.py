@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from simhash.index.cluster.groups import GROUPS
 from simhash.index.cluster.inside import Inside
-from simhash.index.cluster.placement import GROUPS, LOG_SEGMENT
+from simhash.index.cluster.placement import LOG_SEGMENT
 from simhash.index.generations import Begun, begun
 from simhash.index.interface import Record
 from simhash.index.statistics import AT_ONCE, Journal, Statistics, buckets, server, single

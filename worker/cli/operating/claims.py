@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from simhash.index.cluster import ClusterIndex
-from simhash.index.cluster.claims import Claim
+from simhash.index.cluster.answers import Claim
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
 from worker.stores import found_index
