@@ -267,6 +267,7 @@ def test_from_its_begin_on_every_call_writes_to_both(cluster_client, name, small
         assert all(map(stored, added))
         assert old.forget([130]) == 1
         assert not stored(added[-1])
+        assert check(old.inside, lambda _: None).violations == []
 
     migrated(cluster_client, name, to_design("10"), add)
     numbers = [record.seq for _, record in contents(whole(cluster_client, name))]

@@ -90,7 +90,7 @@ def test_the_key_layout_of_a_cluster_in_the_architecture_is_the_codes():
     keys = re.findall(r"^    (\{ns:<g>\}:\S+)", simhash.index.cluster.placement.__doc__ or "", re.M)
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "simhash" / "index" / "cluster").glob("*.lua")]
     keys += {key for script in scripts for key in re.findall(r"(\{ns:claim\}:[\w:<>]+)", script)}
-    assert len(keys) == 14
+    assert len(keys) == 15
     assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
 
 
