@@ -122,6 +122,17 @@ def test_a_cluster_agrees_with_memory_under_retention_replays_and_moving_marks(c
     assert_whole(ours)
 
 
+@pytest.mark.parametrize(("name_of_design", "pages"), [("6", 94), ("10", 76), ("8c2", 41), ("2-probed", 20)])
+def test_a_call_to_the_claim_slot_has_fewer_pages_when_each_has_more_keys(cluster_client, name, name_of_design, pages):
+    index = open_cluster_index(cluster_client, name, {}, relation(design(name_of_design)), 1000)
+    called = []
+    claim = index.inside.claims.claim
+    index.inside.claims.claim = lambda entries, *others: called.append(len(entries)) or claim(entries, *others)
+    assert len(index.check_and_insert(crowd(100, Random(1)), {})) == 100
+    assert called[0] == pages
+    assert sum(called) >= 100
+
+
 def held_up(client, index, name, calls):
     """A second worker's index whose n-th round of calls to the groups never comes: it dies holding its claims."""
 

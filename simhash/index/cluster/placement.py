@@ -318,6 +318,12 @@ class Placement:
                 own.append(_meeting(b"b", key, index))
         return own, beside
 
+    def meeting_keys(self) -> int:
+        """By how many keys a page is looked for in the claim slot, at most."""
+        relation = self.spec.relation
+        tables = sum(1 + table.prefix * self._radius for table in relation.design.tables)
+        return 1 + tables + relation.bands + (self.next.meeting_keys() if self.next else 0)
+
     @staticmethod
     def meeting_of(key: bytes) -> bytes:
         """The key by which only pages of the same fingerprint, or tagged digest, meet."""
