@@ -20,7 +20,6 @@ from typing import Any
 
 import redis
 
-from benchmarks.memory import stored_pages
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import entries
 from deploy.local.stores import RedisServer, start_cluster
@@ -108,10 +107,7 @@ def _measured(
     at = f"{len(servers)} primaries, {workers} workers" if place.clustered else f"{workers} workers"
     report.heading(f"migration of {stored:,} documents, 6 tables to 10, {at}")
     index = place.made(client, Relation(BEFORE, 6, 14), stored)
-    if place.clustered:
-        _judge_pages(index, stored)
-    else:
-        stored_pages(report, index, stored)
+    _judge_pages(index, stored)
     context = multiprocessing.get_context("spawn")
     ready, end, results = context.Barrier(workers + 1, timeout=START_SECONDS), context.Event(), context.Queue()
     arguments = [(place, number, ready, end, results) for number in range(workers)]

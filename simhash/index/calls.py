@@ -14,7 +14,7 @@ from typing import Any
 
 CALL_SECONDS = 0.002
 """Aim for one call: Redis serves nobody else meanwhile. We allow 10 ms, but a call that outlasts the kernel's slice of
-time (3 ms) may wait for another one in its middle. Of calls half as long none did, and a page cost Redis as much."""
+time (3 ms) may wait for another one in its middle. Of calls half as long hardly any did, and a page cost the same."""
 FIRST_PAGES, MAX_PAGES = 25, 64
 
 

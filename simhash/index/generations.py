@@ -14,7 +14,7 @@ import msgspec
 from simhash.errors import IndexMismatch
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import Layout
-from simhash.index.specs import fields_of, spec_of
+from simhash.index.specs import decoded, fields_of, spec_of
 from simhash.tables import described
 
 _MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
@@ -71,7 +71,7 @@ def next_layout(client: Any, name: str) -> Layout | None:
 
 def fields_in(client: Any, key: str) -> dict[str, str]:
     """The fields of a meta; none when it is not there."""
-    return {field.decode(): value.decode() for field, value in client.hgetall(key).items()}
+    return decoded(client.hgetall(key))
 
 
 def refuse_begun_otherwise(name: str, fields: Mapping[str, str], wanted: IndexSpec) -> None:

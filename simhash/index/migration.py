@@ -14,7 +14,7 @@ How far it came is kept beside: a migration that was ended goes on where it was,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -26,7 +26,7 @@ from simhash.index.generations import fields_in, made_with, next_keys, refuse_be
 from simhash.index.inside import Inside
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import Layout, literal
-from simhash.index.specs import fields_of, spec_of
+from simhash.index.specs import fields_of, flat, spec_of
 
 KEYS_AT_ONCE = 500
 _KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log")
@@ -132,7 +132,7 @@ class Migration:
                 return False
             self._remove(new.keys)
             fields = {**fields_of(new.spec), "layout": new.for_scripts_beside()}
-            self._client.eval(_BEGIN, 2, self._meta, f"{new.keys}:meta", live.generation, new.keys, *_flat(fields))
+            self._client.eval(_BEGIN, 2, self._meta, f"{new.keys}:meta", live.generation, new.keys, *flat(fields))
         begun = fields_in(self._client, f"{new.keys}:meta")
         if not begun:
             raise self._by_others()
@@ -167,7 +167,7 @@ class Migration:
         fields = switched_fields(live.generation, new.spec) | {"keys": new.keys, "retired": old.keys}
         self._tell(Progress("switching", carried, carried))
         keys = [self._meta, f"{new.keys}:meta", old.log, new.log]
-        if not self._client.eval(_SWITCH, len(keys), *keys, live.generation, new.keys, *_flat(fields)):
+        if not self._client.eval(_SWITCH, len(keys), *keys, live.generation, new.keys, *flat(fields)):
             raise self._by_others()
 
     def _by_others(self) -> IndexMismatch:
@@ -191,7 +191,3 @@ class Migration:
 def _placed(layout: Layout, name: bytes) -> bytes:
     """A name of the log; behind a fingerprint, where it stands."""
     return layout.stands(name) if len(name) == layout.fingerprint_bytes else name
-
-
-def _flat(fields: Mapping[str, str | int | bytes]) -> list[str | int | bytes]:
-    return [part for pair in fields.items() for part in pair]

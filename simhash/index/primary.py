@@ -10,6 +10,7 @@ from simhash.errors import IndexFault
 from simhash.index.checking import check
 from simhash.index.faults import translated
 from simhash.index.findings import Findings
+from simhash.index.generations import fields_in
 from simhash.index.inside import Inside
 from simhash.index.interface import Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout, literal
@@ -150,8 +151,7 @@ def opened_for_import(client: Any, name: str, head: IndexRow) -> PrimaryStore:
     layout, importing = Layout(name, spec_in(head)), name_of_import(head)
     with translated():
         check_server(client)
-        stored = {key.decode(): value.decode() for key, value in client.hgetall(layout.meta).items()}
-        if not resumes(name, stored, head):
+        if not resumes(name, fields_in(client, layout.meta), head):
             refuse_journals(name, client.scan_iter(f"{literal(name)}:j:*", count=1000))
             client.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": importing})
         return PrimaryStore(Inside(client, layout, importing))

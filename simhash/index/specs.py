@@ -34,6 +34,16 @@ def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
     return fields | {"generation": f"1-{digest}", "seq": 0, "documents": 0}
 
 
+def flat(fields: Mapping[str, str | int | bytes]) -> list[str | int | bytes]:
+    """Field, value, field, value … as a script takes them."""
+    return [part for pair in fields.items() for part in pair]
+
+
+def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The fields of a meta, as Redis gives them."""
+    return {field.decode(): value.decode() for field, value in fields.items()}
+
+
 def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     """The spec in the fields of ns:meta.
 

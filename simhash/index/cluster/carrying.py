@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from simhash.index.cluster.claims import Claims
 from simhash.index.cluster.ledger import Kept, Ledger
+from simhash.index.specs import flat
 
 Fields = Mapping[str, str | int | bytes]
 
@@ -48,7 +49,7 @@ class Carrying:
             groups: its groups, as they were found to be.
             spec: as its meta has it.
         """
-        return bool(self._claims.call("begin", keys, b"".join(kept.packed for kept in groups), *_flat(spec)))
+        return bool(self._claims.call("begin", keys, b"".join(kept.packed for kept in groups), *flat(spec)))
 
     def sweep(self, removed: str = "") -> str:
         """What is to be removed, now that this one is: what the tags of its groups start with; "": nothing."""
@@ -71,12 +72,8 @@ class Carrying:
 
     def switch(self, fields: Fields) -> list[bytes]:
         """Let the next generation take over, and meta have these fields; or the claims that must be ended before."""
-        return list(self._claims.call("switch", *_flat(fields)))
+        return list(self._claims.call("switch", *flat(fields)))
 
     def abandon(self) -> bool:
         """Give the next generation up; whether there was one."""
         return bool(self._claims.call("abandon"))
-
-
-def _flat(fields: Fields) -> list[str | int | bytes]:
-    return [part for pair in fields.items() for part in pair]

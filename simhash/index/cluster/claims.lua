@@ -20,9 +20,10 @@
 -- ARGV[4..]  see each command
 --
 -- A claim: state ('held', 'numbered' or 'removal'), writers (every nonce that may have written; the holder's is the
--- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body, what was beside the
--- index when it was made. Keys by which pages meet are 9 bytes: 'f' and the fingerprint, 'x' and a digest, or a table or band and its prefix. Two pages conflict when they have
--- an 'f' or 'x' key in common, or any other key and match. Integers are big-endian.
+-- last), journal key ('': none), offset, fingerprint (or tagged digest), verifier, keys, seq, time, body, and what was beside
+-- the index when it was made. Keys by which pages meet are 9 bytes: 'f' and the fingerprint, 'x' and a digest, or a table or
+-- band and its prefix. Two pages conflict when they have an 'f' or 'x' key in common, or any other key and match. Integers
+-- are big-endian.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub

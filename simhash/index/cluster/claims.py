@@ -39,6 +39,7 @@ _EITHER_WAY = ("list", "standing", "audit", "met", "touch", "reserve", "begin", 
 _ASKED_AGAIN = ("recover", "retire", "groups", "settle", "carry")
 """What is asked again when another generation is: nothing was done for the former one that this call would end."""
 ATTEMPTS = 10
+"""How often something is tried again because the servers, or the generations, have changed once more."""
 _json = msgspec.json.Encoder()
 
 

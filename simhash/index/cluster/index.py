@@ -18,21 +18,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from simhash.errors import IndexBusy, IndexMismatch
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
 from simhash.index.base import Base, Beside
 from simhash.index.cluster.answers import (
-    REMOVAL,
     Busy,
     Claim,
     Claimed,
     Journalled,
     Numbered,
-    Removal,
-    Taken,
     Window,
 )
 from simhash.index.cluster.crowds import Crowds
@@ -41,6 +37,7 @@ from simhash.index.cluster.judging import Fresh, Horizon, Match, Own, encoded, j
 from simhash.index.cluster.nodes import Nodes, TakenOver, Unsettled, translated_on_cluster
 from simhash.index.cluster.reading import fingerprint_of
 from simhash.index.cluster.removing import Remover
+from simhash.index.cluster.resuming import Resumer
 from simhash.index.faults import BaseMoved
 from simhash.index.interface import (
     Answer,
@@ -100,6 +97,7 @@ class ClusterIndex:
         self._keeper = self._inside.keeper
         self._crowds = Crowds(self._claims, self._reader)
         self._remover = Remover(nodes, self._placement, self._claims, self._reader, self._keeper, retention)
+        self._resumer = Resumer(nodes, self._placement, self._claims, self._reader, self._keeper, self._remover)
         self._retention = retention
         self._beside: Beside | None = None
         self._reading: frozenset[Partition] = frozenset()
@@ -127,10 +125,10 @@ class ClusterIndex:
                 them again when all are handed in again.
         """
         self._begin_reading(committed)
-        answers = self._answers(entries[: self._call_pages()], committed)
-        while len(answers) < len(entries):
-            at = len(answers)
-            answers += self._answers(entries[at : at + self._call_pages()], committed)
+        answers: list[Answer] = []
+        pages = max(1, min(MAX_CALL_PAGES, CALL_KEYS // (10 + self._placement.meeting_keys())))
+        for at in range(0, max(len(entries), 1), pages):
+            answers += self._answers(entries[at : at + pages], committed)
         return answers
 
     def judge_beside(self, base: Base) -> None:
@@ -221,7 +219,7 @@ class ClusterIndex:
         """End claims, as an operator: a page that was merely being judged is let go, one that was decided to be unique
         is written to its end, a removal is done. Safe while the claim's worker lives. Returns how many there were."""
         there = {claim.id for claim in self.claims()}.intersection(ids)
-        self._resume(*self._claims.recover([], ids=list(there)))
+        self._resumer.resume(*self._claims.recover([], ids=list(there)))
         return len(there)
 
     def forget(self, seqs: Sequence[int]) -> int:
@@ -232,14 +230,10 @@ class ClusterIndex:
         """
         return self._remover.forget(seqs)
 
-    def _call_pages(self) -> int:
-        """So many pages are judged together: the claim slot serves nobody else meanwhile."""
-        return max(1, min(MAX_CALL_PAGES, CALL_KEYS // (10 + self._placement.meeting_keys())))
-
     def _begin_reading(self, committed: Mapping[Partition, int]) -> None:
         """End what the last reader of a partition left there, before it is in the way of a page that comes earlier."""
         if gained := committed.keys() - self._reading:
-            self._resume(*self._claims.recover(list(gained)))
+            self._resumer.resume(*self._claims.recover(list(gained)))
         self._reading = frozenset(committed)
 
     # Waiting -------------------------------------------------------------------------------------------------------
@@ -275,7 +269,7 @@ class ClusterIndex:
         the way of somebody who is in ours."""
         partitions = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         others = any(entry.position is None for entry in entries)
-        self._resume(*self._claims.recover(list(partitions), removals=True, others=others))
+        self._resumer.resume(*self._claims.recover(list(partitions), removals=True, others=others))
 
     # Judging -------------------------------------------------------------------------------------------------------
 
@@ -394,31 +388,3 @@ class ClusterIndex:
                 self._keeper.told(answer.decision.seq)
             elif self._beside is None:
                 self._keeper.told(answer.decision.match.seq)
-
-    # What others have left -----------------------------------------------------------------------------------------
-
-    def _resume(self, nonce: int, taken: Sequence[Taken]) -> None:
-        """Bring to its end what has been taken over."""
-        writers = [writer for each in taken for writer in each.numbered.writers]
-        pages = [each for each in taken if not each.removal]
-        removals = [Removal(int.from_bytes(each.id.removeprefix(REMOVAL)), each.key) for each in taken if each.removal]
-
-        def bring_to_end() -> None:
-            if pages:
-                self._write_again(nonce, pages, writers)
-                pages.clear()
-            if removals:
-                self._remover.erase(nonce, removals, writers)
-
-        with suppress(TakenOver):  # by somebody else who looks after it
-            self._keeper.steadily(bring_to_end)
-
-    def _write_again(self, nonce: int, pages: Sequence[Taken], writers: Sequence[int]) -> None:
-        written, answers = [], {}
-        for page in pages:
-            data = page.numbered.record
-            verifier = self._reader.record(page.key, data).verifier
-            written += self._placement.insertion(page.key, data, verifier)
-            answers[page.id] = encoded(0, Own(number_of(data)))
-        self._nodes.write(self._placement, written, nonce, writers)
-        self._claims.finish(nonce, answers, list(dict.fromkeys(page.journal for page in pages if page.journal)))

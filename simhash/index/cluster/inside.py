@@ -15,7 +15,7 @@ from simhash.index.cluster.reading import Reader
 from simhash.index.interface import IndexSpec, Partition
 from simhash.index.layout import Layout
 from simhash.index.safekeeping import Durability, Safekeeping
-from simhash.index.specs import spec_of
+from simhash.index.specs import decoded, spec_of
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,6 @@ def next_placement(stored: Mapping[bytes, bytes], name: str) -> Placement | None
     """Where the generation lies that {ns:claim}:next names, in `stored`; None: there is none."""
     if not stored:
         return None
-    fields = {field.decode(): value.decode() for field, value in stored.items()}
+    fields = decoded(stored)
     spec = spec_of(fields, name)
     return Placement(fields["keys"], spec, Layout(name, spec))

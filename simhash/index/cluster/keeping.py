@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from simhash.errors import IndexLost, IndexUnreachable, IndexUnreplicated
-from simhash.index.cluster.claims import Claims
+from simhash.index.cluster.claims import ATTEMPTS, Claims
 from simhash.index.cluster.ledger import Kept, settled
 from simhash.index.cluster.nodes import Nodes, Unsettled, translated_on_cluster
 from simhash.index.cluster.placement import Placement
@@ -21,8 +21,6 @@ from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 10
-"""How often something is tried again because the servers have changed once more."""
 T = TypeVar("T")
 
 

@@ -22,6 +22,7 @@ from simhash.index.interface import Partition
 from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES
 from simhash.index.operations import Gap, Step
 from simhash.index.rows import IndexRow, RecordRow
+from simhash.index.specs import decoded
 from simhash.index.transfer import entry_of, name_of_import, refuse_journals, resumes, spec_in
 
 
@@ -164,7 +165,7 @@ def opened_on_cluster_for_import(client: Any, name: str, head: IndexRow) -> Clus
     inside = Inside.of(Nodes(client), name, spec_in(head), name_of_import(head))
     meta = inside.claims.meta
     (stored,) = inside.nodes.hashes([meta])
-    if not resumes(name, {key.decode(): value.decode() for key, value in stored.items()}, head):
+    if not resumes(name, decoded(stored), head):
         refuse_journals(name, inside.nodes.keys(inside.claims.journals))
         inside.nodes.set_fields(meta, new_fields(inside.layout.spec) | {"generation": inside.generation})
     return ClusterStore(inside)

@@ -14,7 +14,6 @@ left are brought to their end before the switch. A migration that was ended goes
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,8 +28,9 @@ from simhash.index.cluster.opening import existing_cluster_index
 from simhash.index.cluster.placement import Logged, Placement
 from simhash.index.generations import made_with, refuse_begun_otherwise, switched_fields
 from simhash.index.interface import IndexSpec
+from simhash.index.layout import Layout
 from simhash.index.migration import Progress
-from simhash.index.specs import fields_of
+from simhash.index.specs import decoded, fields_of
 
 AT_ONCE = 500
 """Records that are carried together: some ten of them in each group, half a millisecond of its primary."""
@@ -110,7 +110,7 @@ class Steps:
         keys = self.carrying.reserve(self._name)
         if keys:
             self._remove(keys)  # what another index of this name may have left
-            beside = Placement(keys, spec, self._inside.layout)
+            beside = Placement(keys, spec, Layout(self._name, spec))
             if not self.carrying.begin(keys, self._nodes.look(beside, unpacked(b"")), fields_of(spec)):
                 self._remove(keys)
         if stored := self._next():
@@ -142,7 +142,7 @@ class Steps:
 
     def _next(self) -> dict[str, str]:
         """What the claim slot says of the next generation; nothing: there is none."""
-        return {field.decode(): value.decode() for field, value in self._nodes.hash(self._claims.next).items()}
+        return decoded(self._nodes.hash(self._claims.next))
 
     def _carried(self) -> Progress:
         stretch = self.carrying.stretch(AT_ONCE)
@@ -172,21 +172,18 @@ class Steps:
 
     def _remove(self, name: str) -> None:
         """Remove the groups whose tags start with `name`."""
-        tags = group_tags(name)
-        for tag in tags:  # first, as nobody writes to a group that lacks this
+        found: dict[str, list[str]] = {tag: [] for tag in group_tags(name)}
+        for tag in found:  # first, as nobody writes to a group that lacks this
             self._nodes.remove([f"{{{tag}}}:written"])
-        found: dict[str, list[str]] = defaultdict(list)
         for key in self._nodes.keys(f"{{{name}:"):
             tag = key[1:].partition("}:")[0]
+            if tag not in found:
+                continue  # of an index whose name begins alike
             found[tag].append(key)
-            if len(found[tag]) >= KEYS_AT_ONCE:
-                self._unlink(tag, tags, found)
-        for tag in list(found):
-            self._unlink(tag, tags, found)
-
-    def _unlink(self, tag: str, tags: Sequence[str], found: dict[str, list[str]]) -> None:
-        keys = found.pop(tag)
-        if tag in tags:
+            if len(found[tag]) == KEYS_AT_ONCE:
+                self._nodes.remove(found[tag])
+                found[tag] = []
+        for keys in filter(None, found.values()):
             self._nodes.remove(keys)
 
 

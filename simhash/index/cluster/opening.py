@@ -14,7 +14,7 @@ from simhash.index.cluster.nodes import Nodes, translated_on_cluster
 from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
 from simhash.index.safekeeping import Durability
-from simhash.index.specs import fields_of, refuse_differences, spec_of
+from simhash.index.specs import decoded, fields_of, flat, refuse_differences, spec_of
 
 _CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end
@@ -43,7 +43,7 @@ def open_cluster_index(
     """
     check_cluster(client)
     spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
-    stored = meta_of(client, name, _CREATE, *(value for pair in new_fields(spec).items() for value in pair))
+    stored = meta_of(client, name, _CREATE, *flat(new_fields(spec)))
     found = spec_of(stored, name)
     refuse_differences(name, found, spec, adopt_design)
     index = ClusterIndex(
@@ -93,5 +93,5 @@ def check_cluster(client: redis.RedisCluster) -> None:
 def meta_of(client: Any, name: str, script: str = _READ, *arguments: str | int | bytes) -> dict[str, str]:
     """What the index says of itself; empty: there is none."""
     with translated_on_cluster():
-        flat = client.eval(script, 1, f"{claim_tag(name)}:meta", *arguments)
-    return {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}
+        found = client.eval(script, 1, f"{claim_tag(name)}:meta", *arguments)
+    return decoded(dict(zip(found[::2], found[1::2], strict=True)))

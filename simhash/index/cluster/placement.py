@@ -124,8 +124,9 @@ class Placement:
         return f"{{{self._tag(group)}}}:written"
 
     def _tag(self, group: int) -> str:
-        tags = self.tags if self.next is None else self.tags + self.next.tags
-        return tags[group]
+        if group < GROUPS or self.next is None:
+            return self.tags[group]
+        return self.next.tags[group - GROUPS]
 
     # Reading -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.placement import LOG_SEGMENT
 from simhash.index.generations import Begun, begun
 from simhash.index.interface import Record
+from simhash.index.specs import decoded
 from simhash.index.statistics import AT_ONCE, Journal, Statistics, buckets, server, single
 
 
@@ -71,7 +72,7 @@ def statistics(inside: Inside, sample: int, random: Random) -> Statistics:
 
 
 def _migration(inside: Inside) -> Begun | None:
-    fields = {name.decode(): value.decode() for name, value in inside.nodes.hash(inside.claims.next).items()}
+    fields = decoded(inside.nodes.hash(inside.claims.next))
     return begun(fields) if fields else None
 
 
