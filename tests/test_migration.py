@@ -268,38 +268,59 @@ def test_from_its_begin_on_every_call_writes_to_both(client, name, small_steps):
     assert stored == [*range(1, 91), *range(92, 130)]
 
 
+class InUse:
+    """Two indexes, one of which is migrated, that must answer alike: judged, replayed and taken down between the steps.
+
+    Args:
+        opened: an index by its name, as it is now, with this clock.
+        names: of the one that is migrated, and of the other.
+        forget: removes what was found from an index; says how many there were.
+    """
+
+    def __init__(self, opened, names, forget, seed):
+        self._random, self._now, self._told = Random(seed), 1_000, 0
+        self._opened = lambda name: opened(name, clock=lambda: self._now)
+        self._name, self._forget = names[0], forget
+        self._pages = iter(pages_of(700, seed))
+        self._moved, self._still = map(self._opened, names)
+
+    def through(self, migrate):
+        """Use both before the migration, between its steps and behind it."""
+        self._judge(120)
+        migrate(to_design(self._random.choice(["10", "8", "15"]), self._random.choice([4, 7])), self._go_on)
+        self._moved = self._opened(self._name)
+        self._judge(50)
+
+    def _judge(self, count):
+        some = [next(self._pages) for _ in range(count)]
+        some += self._random.sample(some, count // 5)
+        answers, expected = ([a.decision for a in i.check_and_insert(some, {})] for i in (self._moved, self._still))
+        assert answers == expected
+
+    def _take_some(self):
+        found = contents(self._still)[: 5 * self._random.randrange(1, 4) : 5]
+        assert self._forget(self._moved, found) == self._forget(self._still, found)
+
+    def _go_on(self, progress):
+        self._told += 1
+        if progress.step == "copying" and self._told < 25:
+            self._now += self._random.randrange(60)
+            self._random.choice([lambda: self._judge(15), self._take_some, lambda: None])()
+
+
 @settings(max_examples=12)
 @given(seed=st.integers(0, 2**32), kept=st.sampled_from([Retention(), Retention(max_documents=90), Retention(500)]))
 def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, seed, kept):
     """Pages of all kinds, replays, takedowns and retention between its steps; beside one that is not migrated."""
     client, name = redis.Redis.from_url(redis_server.url), f"both-{seed}"
     client.flushall()
-    random, clock = Random(seed), [1_000]
-    pages = iter(pages_of(700, seed))
-    moved, still = (opened(client, each, retention=kept, clock=lambda: clock[0]) for each in (name, "still"))
-    told = []
 
-    def judge(count):
-        some = [next(pages) for _ in range(count)]
-        some += random.sample(some, count // 5)
-        answers, expected = ([a.decision for a in index.check_and_insert(some, {})] for index in (moved, still))
-        assert answers == expected
+    def forget(index, found):
+        return take_down(index.inside, [Found(*each) for each in found])
 
-    def take_some():
-        for found in contents(still)[: 5 * random.randrange(1, 4) : 5]:
-            assert take_down(moved.inside, [Found(*found)]) == take_down(still.inside, [Found(*found)])
-
-    def go_on(progress):
-        told.append(progress)
-        if progress.step == "copying" and len(told) < 25:
-            clock[0] += random.randrange(60)
-            random.choice([lambda: judge(15), take_some, lambda: None])()
-
-    judge(120)
+    use = InUse(lambda name, **more: opened(client, name, retention=kept, **more), (name, "still"), forget, seed)
     with patch("simhash.index.calls.FIRST_PAGES", 10), patch("simhash.index.calls.MAX_PAGES", 10):
-        migrated(client, name, to_design(random.choice(["10", "8", "15"]), random.choice([4, 7])), go_on)
-    moved = opened(client, name, retention=kept, clock=lambda: clock[0])
-    judge(50)
+        use.through(lambda wanted, go_on: migrated(client, name, wanted, go_on))
     assert contents(assert_whole(client, name)) == contents(assert_whole(client, "still"))
 
 
