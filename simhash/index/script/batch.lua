@@ -11,7 +11,7 @@ local function judge(page)
   candidates, crowded = 0, false
   if page.decided then return judge_decided(page) end
   if page.kind ~= 'f' then return judge_digest(page) end
-  return (asked.read and judge_read or judge_fingerprint)(page)
+  return (asked.read and crowds.judge_read or judge_fingerprint)(page)
 end
 
 local pages, partitions, answers = {}, {}, {}

@@ -37,12 +37,13 @@ local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history',
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('GENERATION ' .. tostring(meta[1]))
 end
-local function server_is(id) return string.find(call('INFO', 'replication'), 'master_replid:' .. id, 1, true) end
-
 -- The index's history and this server's own replication id must be those that the caller counts on (history.lua), and
 -- so must be the base. Operators' tools, which tell no verdicts, count on none.
-if asked.history and not (meta[4] == asked.history and server_is(sub(asked.history, 14))) then
-  return redis.error_reply('HISTORY')
+if asked.history then
+  local own = 'master_replid:' .. sub(asked.history, 14)
+  if meta[4] ~= asked.history or not string.find(call('INFO', 'replication'), own, 1, true) then
+    return redis.error_reply('HISTORY')
+  end
 end
 if asked.base and (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
 if asked.next and (meta[8] or '') ~= asked.next then return redis.error_reply('NEXT') end
@@ -55,3 +56,11 @@ if now < 0 then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local oldest_live = asked.max_age_ms >= 0 and now - asked.max_age_ms or -1
+
+-- Functions that many calls need none of: they are made when one of them is first used. To make all takes a call as long as
+-- to judge a page.
+local when_used = {__index = function(functions, name)
+  for each, made in pairs(rawget(functions, 1)()) do functions[each] = made end
+  return rawget(functions, name)
+end}
+local function on_demand(make) return setmetatable({make}, when_used) end

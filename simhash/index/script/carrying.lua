@@ -20,7 +20,7 @@ end
 
 local function carry(argument, field, number)
   if field == '' then return end
-  local entry = entry_of(field, number)
+  local entry = removing.entry_of(field, number)
   if not entry.record then return end
   if entry.has_fingerprint then in_next(write_at, argument, 1, entry.record) else in_next(write_digest, field, entry.record) end
 end

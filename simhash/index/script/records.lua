@@ -3,13 +3,6 @@
 
 local SEVERAL, DIGEST_BYTES = 255, 17
 
-local function records_key(fingerprint)
-  local bits = to_bits(fingerprint)
-  return layout.records .. bucket_of(sub(bits, #bits - layout.bits + 1))
-end
-
-local function digest_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
-
 local function records_in(field)
   if not field then return {} end
   if byte(field) ~= SEVERAL then return {field} end
@@ -36,26 +29,35 @@ local function add_member(key, score, member)
   if call('ZADD', key, 'NX', score, member) == 0 then call('ZADD', key, score, member .. text_of(score)) end
 end
 
-local function remove_member(key, score, member)
-  if call('ZREM', key, member .. score) == 0 then call('ZREM', key, member) end
-end
+-- Places ---------------------------------------------------------------------------------------------------------
+-- Where a record lies, by what is known of it here.
 
--- Bands ----------------------------------------------------------------------------------------------------------
--- Key and score of a record's i-th band, nil when it has none.
-local function band_of(record, i)
-  local at = VERIFIER + COMPARED + (i - 1) * BAND_BYTES
-  local band = sub(record, at, at + BAND_BYTES - 1)
-  if band == NO_BAND then return nil end
-  local bits = to_bits(band)
-  local score = sub(bits, layout.bucket_bits + 1, layout.bucket_bits + layout.band_score_bits)
-  return layout.bands[i] .. bucket_of(bits), number_of(score)
-end
-
--- Whether one of these records has its i-th band in the same place.
-local function shares_place(records, i, key, score)
-  for _, record in ipairs(records) do
-    local other_key, other_score = band_of(record, i)
-    if other_key == key and other_score == score then return true end
+local stored = on_demand(function()
+  local function records_key(fingerprint)
+    local own = bits.to_bits(fingerprint)
+    return layout.records .. bits.bucket_of(sub(own, #own - layout.bits + 1))
   end
-  return false
-end
+
+  local function digest_key(digest) return layout.digests .. bits.bucket_of(bits.to_bits(sub(digest, 2, 5))) end
+
+  -- Key and score of a record's i-th band, nil when it has none.
+  local function band_of(record, i)
+    local at = VERIFIER + COMPARED + (i - 1) * BAND_BYTES
+    local band = sub(record, at, at + BAND_BYTES - 1)
+    if band == NO_BAND then return nil end
+    local own = bits.to_bits(band)
+    local score = sub(own, layout.bucket_bits + 1, layout.bucket_bits + layout.band_score_bits)
+    return layout.bands[i] .. bits.bucket_of(own), bits.number_of(score)
+  end
+
+  -- Whether one of these records has its i-th band in the same place.
+  local function shares_place(records, i, key, score)
+    for _, record in ipairs(records) do
+      local other_key, other_score = band_of(record, i)
+      if other_key == key and other_score == score then return true end
+    end
+    return false
+  end
+
+  return {records_key = records_key, digest_key = digest_key, band_of = band_of, shares_place = shares_place}
+end)

@@ -3,61 +3,7 @@
 
 local gaps = call('LLEN', layout.log) - documents   -- entries of the log whose record was removed out of turn
 local removed = 0                                   -- records that this call removes out of turn
-
--- The record of this number, by the name under which it is logged, and the others of that name; its record is nil when
--- that was removed out of turn.
-local function entry_of(field, number)
-  local entry = {field = field, seq = number, others = {}, has_fingerprint = #field ~= DIGEST_BYTES}
-  entry.key = entry.has_fingerprint and records_key(field) or digest_key(field)
-  for _, record in ipairs(records_in(call('HGET', entry.key, field))) do
-    if seq_of(record) == number then entry.record = record else table.insert(entry.others, record) end
-  end
-  return entry
-end
-
--- The log's first entry. All that was logged must be written.
-local function oldest_logged()
-  local field = call('LINDEX', layout.log, 0)
-  return field and entry_of(field, seq - call('LLEN', layout.log) + 1)
-end
-
-local function remove_members(fingerprint)
-  for i = 1, #layout.prefixes do
-    local bits = permuted(i, fingerprint)
-    local prefix, member = layout.prefixes[i], to_bytes(sub(bits, layout.prefixes[i] + 1))
-    local score = number_of(sub(bits, layout.bucket_bits + 1, prefix))
-    remove_member(table_of(i).key .. bucket_of(bits), text_of(score), member == '' and '\0' or member)
-  end
-end
-
-local function remove_bands(entry)
-  for i = 1, #layout.bands do
-    local key, score = band_of(entry.record, i)
-    if key and not shares_place(entry.others, i, key, score) then remove_member(key, text_of(score), entry.field) end
-  end
-end
-
--- Take a record out of its hash, and its members where it was the last of its fingerprint.
-local function take_out(entry)
-  if entry.has_fingerprint then remove_bands(entry) end
-  if #entry.others > 0 then
-    call('HSET', entry.key, entry.field, field_of(entry.others))
-  else
-    call('HDEL', entry.key, entry.field)
-    if entry.has_fingerprint then remove_members(entry.field) end
-  end
-end
-
-local function take_out_if_there(field, number)
-  local entry = entry_of(field, number)
-  if entry.record then take_out(entry) end
-end
-
-local function remove(entry)
-  documents = documents - 1
-  take_out(entry)
-  in_next(take_out_if_there, entry.field, entry.seq)
-end
+local forgotten = 0                                 -- those that retention has removed in this call
 
 local unwritten = {}
 
@@ -73,35 +19,97 @@ local function number_record(field, body)
   return pack('>I6I6', seq, now) .. body
 end
 
--- Amortised: for each page some records are removed, or many times as many gaps passed over.
-local GAPS_FOR_A_RECORD = 32
-local forgotten = 0   -- records that this call removed
+local removing = on_demand(function()
+  -- The record of this number, by the name under which it is logged, and the others of that name; its record is nil when
+  -- that was removed out of turn.
+  local function entry_of(field, number)
+    local entry = {field = field, seq = number, others = {}, has_fingerprint = #field ~= DIGEST_BYTES}
+    entry.key = entry.has_fingerprint and stored.records_key(field) or stored.digest_key(field)
+    for _, record in ipairs(records_in(call('HGET', entry.key, field))) do
+      if seq_of(record) == number then entry.record = record else table.insert(entry.others, record) end
+    end
+    return entry
+  end
 
--- Whether the oldest record is to be forgotten.
-local function is_over(record)
-  return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
-end
+  -- The log's first entry. All that was logged must be written.
+  local function oldest_logged()
+    local field = call('LINDEX', layout.log, 0)
+    return field and entry_of(field, seq - call('LLEN', layout.log) + 1)
+  end
 
--- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
-local function forget_oldest(budget)
-  while budget > 0 do
-    local entry = oldest_logged()
-    if not entry or entry.record and not is_over(entry.record) then return end
-    call('LPOP', layout.log)
-    if entry.record then
-      remove(entry)
-      budget, forgotten = budget - 1, forgotten + 1
-    else
-      gaps = gaps - 1
-      budget = budget - 1 / GAPS_FOR_A_RECORD
+  local function remove_member(key, score, member)
+    if call('ZREM', key, member .. score) == 0 then call('ZREM', key, member) end
+  end
+
+  local function remove_members(fingerprint)
+    for i = 1, #layout.prefixes do
+      local own = bits.permuted(i, fingerprint)
+      local prefix, member = layout.prefixes[i], bits.to_bytes(sub(own, layout.prefixes[i] + 1))
+      local score = bits.number_of(sub(own, layout.bucket_bits + 1, prefix))
+      remove_member(bits.table_of(i).key .. bits.bucket_of(own), text_of(score), member == '' and '\0' or member)
     end
   end
-end
+
+  local function remove_bands(entry)
+    for i = 1, #layout.bands do
+      local key, score = stored.band_of(entry.record, i)
+      if key and not stored.shares_place(entry.others, i, key, score) then remove_member(key, text_of(score), entry.field) end
+    end
+  end
+
+  -- Take a record out of its hash, and its members where it was the last of its fingerprint.
+  local function take_out(entry)
+    if entry.has_fingerprint then remove_bands(entry) end
+    if #entry.others > 0 then
+      call('HSET', entry.key, entry.field, field_of(entry.others))
+    else
+      call('HDEL', entry.key, entry.field)
+      if entry.has_fingerprint then remove_members(entry.field) end
+    end
+  end
+
+  local function take_out_if_there(field, number)
+    local entry = entry_of(field, number)
+    if entry.record then take_out(entry) end
+  end
+
+  local function remove(entry)
+    documents = documents - 1
+    take_out(entry)
+    in_next(take_out_if_there, entry.field, entry.seq)
+  end
+
+  -- Amortised: for each page some records are removed, or many times as many gaps passed over.
+  local GAPS_FOR_A_RECORD = 32
+
+  -- Whether the oldest record is to be forgotten.
+  local function is_over(record)
+    return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
+  end
+
+  -- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
+  local function forget_oldest(budget)
+    while budget > 0 do
+      local entry = oldest_logged()
+      if not entry or entry.record and not is_over(entry.record) then return end
+      call('LPOP', layout.log)
+      if entry.record then
+        remove(entry)
+        budget, forgotten = budget - 1, forgotten + 1
+      else
+        gaps = gaps - 1
+        budget = budget - 1 / GAPS_FOR_A_RECORD
+      end
+    end
+  end
+
+  return {entry_of = entry_of, remove = remove, forget_oldest = forget_oldest}
+end)
 
 local function forget_some(budget)
   if oldest_live < 0 and asked.max_documents < 0 then return end
   write_log()
-  forget_oldest(budget)
+  removing.forget_oldest(budget)
 end
 
 -- What retention has not come to yet is passed over all the same. Of the records behind one, `gaps` at most are

@@ -6,9 +6,9 @@
 
 local done = {}
 for n = FIRST_PAGE, #ARGV do
-  local entry = entry_of(sub(ARGV[n], 1, -7), (unpack_struct('>I6', sub(ARGV[n], -6))))
+  local entry = removing.entry_of(sub(ARGV[n], 1, -7), (unpack_struct('>I6', sub(ARGV[n], -6))))
   if entry.record then
-    remove(entry)
+    removing.remove(entry)
     removed = removed + 1
   end
   done[#done + 1] = entry.record and 1 or 0

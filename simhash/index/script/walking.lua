@@ -11,7 +11,7 @@ local from = math.max(tonumber(ARGV[3]), first)
 local rows = {text_of(documents), text_of(seq), call('HGET', KEYS[1], 'removed') or '0', text_of(first), text_of(from)}
 for _, field in ipairs(call('LRANGE', layout.log, from - first, from - first + tonumber(ARGV[4]) - 1)) do
   rows[#rows + 1] = field
-  local key = #field == DIGEST_BYTES and digest_key(field) or records_key(field)
+  local key = #field == DIGEST_BYTES and stored.digest_key(field) or stored.records_key(field)
   rows[#rows + 1] = field ~= '' and call('HGET', key, field) or ''
 end
 return rows

@@ -11,7 +11,7 @@ local function write_bands(places, others)
   local at = bands_at()
   for i = 1, #layout.bands do
     local key, score = places[at], places[at + 1]
-    if byte(score) ~= NO_KEY and not shares_place(others, i, key, tonumber(score)) then
+    if byte(score) ~= NO_KEY and not (others[1] and stored.shares_place(others, i, key, tonumber(score))) then
       add_member(key, score, places[1])
     end
     at = at + 2
@@ -36,10 +36,10 @@ local function write_at(argument, at, record)
   local places = {unpack_struct(layout.stands, argument, at)}
   local fingerprint, records = places[1], records_in(call('HGET', places[RECORDS], places[1]))
   for i = 1, #layout.bands do
-    local key, score = band_of(record, i)
-    if key and not shares_place(records, i, key, score) then add_member(key, text_of(score), fingerprint) end
+    local key, score = stored.band_of(record, i)
+    if key and not stored.shares_place(records, i, key, score) then add_member(key, text_of(score), fingerprint) end
   end
   write(places, records, record)
 end
 
-local function write_digest(digest, record) call('HSET', digest_key(digest), digest, record) end
+local function write_digest(digest, record) call('HSET', stored.digest_key(digest), digest, record) end
