@@ -7,7 +7,7 @@ also what a stalled worker is told late must be the committed verdict.
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -258,18 +258,20 @@ def move_slot(client: redis.RedisCluster, slot: int, random: Random) -> None:
         nodes[source].execute_command("MIGRATE", host, port, "", 0, 5000, "KEYS", *keys)
     for name in (target, source, *nodes):
         nodes[name].execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
-    until(lambda: all(agreed(node, slot, ids[target]) for node in nodes.values()), f"the cluster to know slot {slot}")
+    until(lambda: agreed(nodes.values(), slot, ids[target]), f"the cluster to know slot {slot}")
 
 
-def agreed(node: redis.Redis, slot: int, owner: str) -> bool:
-    """Whether a primary knows whose a slot is, and no two primaries are of one epoch any more.
+def agreed(nodes: Iterable[redis.Redis], slot: int, owner: str) -> bool:
+    """Whether all primaries know whose a slot is, and which epoch each of them has, all different.
 
-    A move takes a new epoch without asking. Two primaries may have taken the same one; while they have, a late word of
-    an earlier move can give a slot back to whom it was taken from, and what was migrated is out of sight.
+    A move takes a new epoch without asking, unless its target believes to have the newest. While one does not know
+    another's, a late word of an earlier move can give a slot back to whom it was taken from: what was migrated is out
+    of sight, or each of two says for ever that the other has it.
     """
-    rows = {row["node_id"]: row for row in node.execute_command("CLUSTER NODES").values()}
-    epochs = [row["epoch"] for row in rows.values()]
-    return slot in slots_of(rows[owner]) and len(set(epochs)) == len(epochs)
+    views = [node.execute_command("CLUSTER NODES").values() for node in nodes]
+    epochs = [{row["node_id"]: row["epoch"] for row in view} for view in views]
+    known = all(slot in slots_of(row) for view in views for row in view if row["node_id"] == owner)
+    return known and all(each == epochs[0] for each in epochs) and len(set(epochs[0].values())) == len(epochs[0])
 
 
 def owned(node: redis.Redis) -> set[int]:

@@ -17,7 +17,7 @@ from simhash.index.cluster.nodes import Nodes, Unsettled
 from simhash.index.cluster.placement import LOG_SEGMENT
 from simhash.index.safekeeping import Durability
 from simhash.tables import design
-from tests.crowded_cluster import move_slot
+from tests.crowded_cluster import move_slot, owned
 from tests.pages import crowd, relation
 from tests.servers import running_cluster, running_replica, start_redis
 from tests.stream import until
@@ -213,6 +213,25 @@ def test_a_slot_that_was_moved_raises_no_alarm(nodes, client, name, verify_chang
     assert judged(index, 100)
     opened(client, name, verify_changes=verify_changes).present([receipt, index.receipt()])
     assert check(index.inside, lambda _: None).violations == []
+
+
+def test_a_slot_that_each_primary_says_another_has_is_reported(nodes, client, name):
+    """As it stays behind when a resharding is cut off, or two of them take the same epoch."""
+    slot = client.keyslot(f"{{{name}:claim}}")
+    own, other = (
+        redis.Redis.from_url(node.url) for node in sorted(nodes, key=lambda node: slot not in slots_in(node))[:2]
+    )
+    ids = [node.execute_command("CLUSTER MYID").decode() for node in (own, other)]
+    own.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+    with pytest.raises(IndexUnreachable, match=r"send a key to one another.*redis-cli --cluster check"):
+        opened(client, name)
+    own.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[0])
+    assert judged(opened(client, name), 0)
+
+
+def slots_in(node):
+    with redis.Redis.from_url(node.url) as client:
+        return owned(client)
 
 
 def test_a_restart_stops_where_no_change_is_trusted(nodes, client, name):

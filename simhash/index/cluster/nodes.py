@@ -313,6 +313,11 @@ def translated_on_cluster() -> Iterator[None]:
             raise IndexMisconfigured("this Redis is no cluster: name it by a redis:// or rediss:// URL") from error
         raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error}") from error
     except IndexFault as error:
+        if type(error.__cause__) is ClusterError:  # the driver has followed as many redirections as it may
+            raise IndexUnreachable(
+                "the Redis Cluster cannot be used now: its nodes send a key to one another; if this stays, a slot is "
+                "assigned wrongly: `redis-cli --cluster check`, then `fix`"
+            ) from error
         if isinstance(error.__cause__, _PASSING):
             raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error.__cause__}") from error
         if isinstance(error.__cause__, redis.ResponseError) and str(error.__cause__).startswith(_TAKEN_OVER):
