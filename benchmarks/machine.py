@@ -1,10 +1,12 @@
-"""What the figures were measured on: processor, memory, versions, load."""
+"""What the figures were measured on: processor, memory, versions, load; and on which of its processors."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -39,6 +41,20 @@ def description() -> dict[str, object]:
         "java": _first_line("java", "-version"),
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
     }
+
+
+@contextmanager
+def on_one_processor(*others: int) -> Iterator[None]:
+    """Keep this process and the main threads of others on one processor meanwhile."""
+    before = {process: os.sched_getaffinity(process) for process in (os.getpid(), *others)}
+    one = {min(before[os.getpid()])}
+    try:
+        for process in before:
+            os.sched_setaffinity(process, one)
+        yield
+    finally:
+        for process, processors in before.items():
+            os.sched_setaffinity(process, processors)
 
 
 def lines(described: dict[str, object]) -> list[str]:
