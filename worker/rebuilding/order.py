@@ -1,7 +1,8 @@
 """Rows in the order of their numbers, however many: sorted runs on disk, merged.
 
 The verdicts of several partitions do not come in the order in which the index gave their numbers, and its log must be
-written in that order. So runs of a bounded size are sorted and written to a temporary directory.
+written in that order. So runs of a bounded size are sorted and written to temporary files. Those have no names: they go
+with the process, however it ends.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import heapq
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -28,16 +29,16 @@ class Sorted:
     """Takes rows in any order and gives them back in that of their numbers. Use it in a `with`."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="simhash-dedup-rebuild-")
         self._run: list[RecordRow] = []
-        self._runs: list[Path] = []
+        self._runs: list[IO[bytes]] = []
         self.count = 0
 
     def __enter__(self) -> Sorted:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._directory.cleanup()
+        for run in self._runs:
+            run.close()
 
     def add(self, row: RecordRow) -> None:
         """One more row."""
@@ -55,12 +56,11 @@ class Sorted:
         if not self._run:
             return
         self._run.sort(key=_place)
-        path = Path(self._directory.name) / f"{len(self._runs)}.run"
-        with path.open("wb") as file:
-            for row in self._run:
-                data = _encoder.encode(row)
-                file.write(len(data).to_bytes(_SIZE_BYTES) + data)
-        self._runs.append(path)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with all the others)
+        self._runs.append(file)
+        for row in self._run:
+            data = _encoder.encode(row)
+            file.write(len(data).to_bytes(_SIZE_BYTES) + data)
         self._run = []
 
 
@@ -68,7 +68,7 @@ def _place(row: RecordRow) -> tuple[int, int, str]:
     return row.seq, row.inserted_ms, row.observation
 
 
-def _read(path: Path) -> Iterator[RecordRow]:
-    with path.open("rb") as file:
-        while size := file.read(_SIZE_BYTES):
-            yield _decoder.decode(file.read(int.from_bytes(size)))
+def _read(run: IO[bytes]) -> Iterator[RecordRow]:
+    run.seek(0)
+    while size := run.read(_SIZE_BYTES):
+        yield _decoder.decode(run.read(int.from_bytes(size)))
