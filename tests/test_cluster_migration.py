@@ -16,6 +16,7 @@ from simhash.index import Partition, Retention
 from simhash.index.cluster import ClusterMigration, existing_cluster_index, open_cluster_index
 from simhash.index.cluster.checking import check
 from simhash.index.cluster.nodes import Nodes
+from simhash.index.migration import Progress, Removal
 from tests.backends import Backend
 from tests.crowded_cluster import (
     Crashed,
@@ -183,6 +184,19 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(cluster_cl
         if not killed:
             break
     assert last > 40
+
+
+def test_what_is_done_is_told_until_the_old_tables_are_gone(cluster_client, name, small_steps):
+    opened(cluster_client, name).check_and_insert(pages_of(120, 5), {})
+    told = []
+    migrated(cluster_client, name, to_design("10"), told.append)
+    copied = [each.copied for each in told if isinstance(each, Progress)]
+    assert copied == sorted(copied)
+    assert copied[-1] >= opened(cluster_client, name).documents() > 0
+    removed = [each.keys for each in told if isinstance(each, Removal)]
+    assert removed == sorted(removed)
+    assert len(removed) > 1
+    assert told[-1] == Removal(removed[-1])
 
 
 @pytest.mark.parametrize("step", ["copying", "switching"])

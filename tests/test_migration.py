@@ -16,7 +16,7 @@ from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
 from simhash.index.generations import next_keys
 from simhash.index.layout import Layout
-from simhash.index.migration import Migration
+from simhash.index.migration import Migration, Progress, Removal
 from simhash.index.opening import existing_index, open_index
 from simhash.index.spots import table_spots
 from simhash.index.takedowns import Found, take_down
@@ -248,7 +248,7 @@ def test_from_its_begin_on_every_call_writes_to_both(client, name, small_steps):
     before = contents(old)
 
     def add(progress):
-        if progress.copied > 20:
+        if isinstance(progress, Removal) or progress.copied > 20:
             return
         spec = to_design("10")(old.spec)
         beside = Layout(name, spec, next_keys(name, name))
@@ -327,6 +327,19 @@ def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, se
 def unlike(count, random):
     """Pages each of which is new."""
     return [entry(random.getrandbits(40), random.getrandbits(64), random.getrandbits(64)) for _ in range(count)]
+
+
+def test_what_is_done_is_told_until_the_old_tables_are_gone(client, name, small_steps):
+    old = opened(client, name)
+    old.check_and_insert(unlike(60, Random(1)), {})
+    keys = [key for key in client.scan_iter(f"{name}:*") if key.split(b":")[1][:1] in b"tbrx"]
+    told = []
+    migrated(client, name, to_design("10"), told.append)
+    copied = [each.copied for each in told if isinstance(each, Progress)]
+    assert copied == sorted(copied)
+    assert copied[-1] == 60
+    assert isinstance(told[-1], Removal)
+    assert told[-1].keys == len(keys)
 
 
 def test_a_redis_that_is_away_for_a_moment_is_waited_for(client, name, small_steps):

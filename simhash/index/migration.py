@@ -66,6 +66,20 @@ class Progress:
     copied: int
     last: int
 
+    def __str__(self) -> str:
+        return f"{self.step}: number {self.copied:,} of {self.last:,}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How far the removal of tables that nobody uses any more is. How many keys they have, nobody knows."""
+
+    keys: int
+    step: str = "removing unused tables"
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.keys:,} keys so far"
+
 
 class Migration:
     """A migration of the index called `name` to `spec`, begun or to be continued.
@@ -77,7 +91,7 @@ class Migration:
     Raises (all methods): IndexFault.
     """
 
-    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress | Removal], None]) -> None:
         self._client = client
         self._name = name
         self._meta = f"{name}:meta"
@@ -181,11 +195,14 @@ class Migration:
 
     def _remove(self, keys: str) -> None:
         """Remove the tables, records and log of a generation, as long as it is not the next one."""
+        removed = 0
         for kind in _KINDS:
             found = iter(self._client.scan_iter(f"{literal(keys)}:{kind}", count=KEYS_AT_ONCE))
             while some := list(islice(found, KEYS_AT_ONCE)):
                 if not self._client.eval(_UNLINK, 1 + len(some), self._meta, *some, keys):
                     raise self._by_others()
+                removed += len(some)
+                self._tell(Removal(removed))
 
 
 def _placed(layout: Layout, name: bytes) -> bytes:

@@ -18,7 +18,7 @@ from simhash.index import IndexSpec
 from simhash.index.cluster import ClusterMigration
 from simhash.index.layout import bucket_bits as fitting_bits
 from simhash.index.layout import possible_bucket_bits
-from simhash.index.migration import Migration, Progress
+from simhash.index.migration import Migration, Progress, Removal
 from simhash.tables import design as find_design
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import automatic_design
@@ -119,11 +119,11 @@ class Teller:
         self.steps = 0
         self._told = time.monotonic()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress | Removal) -> None:
         self.steps += 1
         if time.monotonic() - self._told >= TELL_SECONDS:
             self._told = time.monotonic()
-            click.echo(f"{progress.step}: number {progress.copied:,} of {progress.last:,}", err=True)
+            click.echo(progress, err=True)
 
 
 def through_outages(run: Callable[[], IndexSpec], teller: Teller) -> IndexSpec:

@@ -29,7 +29,7 @@ from simhash.index.cluster.placement import Logged, Placement
 from simhash.index.generations import made_with, refuse_begun_otherwise, switched_fields
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import Layout
-from simhash.index.migration import Progress
+from simhash.index.migration import Progress, Removal
 from simhash.index.specs import decoded, fields_of
 
 AT_ONCE = 500
@@ -43,7 +43,7 @@ class ClusterMigration:
     Raises (all methods): IndexFault.
     """
 
-    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress | Removal], None]) -> None:
         self._client = client
         self._name = name
         self._tell = on_progress
@@ -80,15 +80,18 @@ class ClusterMigration:
         return begun
 
     def _steps(self) -> Steps:
-        steps = Steps(existing_cluster_index(self._client, self._name), self._name)
+        steps = Steps(existing_cluster_index(self._client, self._name), self._name, self._tell)
         steps.clean_up()
         return steps
 
 
 class Steps:
-    """The steps of a migration."""
+    """The steps of a migration; `on_removal` is told after each part of one."""
 
-    def __init__(self, index: ClusterIndex, name: str) -> None:
+    def __init__(
+        self, index: ClusterIndex, name: str, on_removal: Callable[[Removal], None] = lambda removal: None
+    ) -> None:
+        self._tell = on_removal
         self.index = index
         self._name = name
         self._inside = index.inside
@@ -175,6 +178,7 @@ class Steps:
         found: dict[str, list[str]] = {tag: [] for tag in group_tags(name)}
         for tag in found:  # first, as nobody writes to a group that lacks this
             self._nodes.remove([f"{{{tag}}}:written"])
+        removed = 0
         for key in self._nodes.keys(f"{{{name}:"):
             tag = key[1:].partition("}:")[0]
             if tag not in found:
@@ -182,9 +186,13 @@ class Steps:
             found[tag].append(key)
             if len(found[tag]) == KEYS_AT_ONCE:
                 self._nodes.remove(found[tag])
+                removed += len(found[tag])
+                self._tell(Removal(removed))
                 found[tag] = []
         for keys in filter(None, found.values()):
             self._nodes.remove(keys)
+            removed += len(keys)
+            self._tell(Removal(removed))
 
 
 def _by_others(name: str) -> IndexMismatch:
