@@ -3,10 +3,12 @@
 import gzip
 import io
 import json
+import os
 import re
 import shutil
 import signal
 import sys
+from contextlib import contextmanager
 from itertools import groupby
 from random import Random
 
@@ -25,6 +27,7 @@ from tests.test_cli import run, started
 from worker import verdict
 from worker.cli import tables as command
 from worker.designs import automatic_design
+from worker.stopping import stop_on_signals
 from worker.table_source import bare_design
 
 RANDOM = Random(1)
@@ -151,7 +154,13 @@ def test_a_stopped_build_says_so_and_goes_on(say, tmp_path, monkeypatch):
     path, out = tmp_path / "fingerprints", tmp_path / "out"
     path.write_bytes(hex_lines(STORED))
     build = ("tables", "build", path, "--out", out, "--memory", "8KiB")
-    taken_in, stages = command.build, []
+    taken_in, stages, events = command.build, [], []
+
+    @contextmanager
+    def watched():
+        with stop_on_signals() as stopping:
+            events.append(stopping)
+            yield stopping
 
     def terminated(*arguments):
         *rest, on_progress = arguments
@@ -159,11 +168,13 @@ def test_a_stopped_build_says_so_and_goes_on(say, tmp_path, monkeypatch):
         def step(stage, done, total):
             stages.append(stage)
             if stages.count("sorting") == 1:
-                signal.raise_signal(signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert events[0].wait(30)
             on_progress(stage, done, total)
 
         return taken_in(*rest, step)
 
+    monkeypatch.setattr(command, "stop_on_signals", watched)
     monkeypatch.setattr(command, "build", terminated)
     code, _, told = say(*build)
     assert (code, (out / "building").is_dir()) == (130, True)

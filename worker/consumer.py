@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
@@ -23,6 +21,7 @@ from worker.page import Limits
 from worker.pipeline import Parts, Pipeline
 from worker.settings import Settings
 from worker.status import Status, watch
+from worker.stopping import stop_on_signals
 from worker.stores import configured_profile, connected_index
 
 log = logging.getLogger(__name__)
@@ -139,28 +138,3 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
 def page_limits(settings: Settings) -> PageLimits:
     """What one page may take of a child."""
     return PageLimits(settings.page_deadline, settings.page_memory)
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second Ctrl-C ends the process at once.
-
-    A second SIGTERM does not: one that is sent to all processes of a group comes to a consumer from the supervisor too.
-    """
-    stopping = threading.Event()
-
-    def stop(number: int, _: FrameType | None) -> None:
-        if stopping.is_set():
-            if number == signal.SIGTERM:
-                return
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        log.info("%s: stopping", signal.Signals(number).name)
-        stopping.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -25,11 +25,12 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from worker import http, logs
-from worker.consumer import check, run_consumer, stop_on_signals
+from worker.consumer import check, run_consumer
 from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
 from worker.settings import Settings
 from worker.status import Status
+from worker.stopping import stop_on_signals
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +153,9 @@ def _stop(consumers: list[_Consumer]) -> None:
         if consumer.process.exitcode is None:
             consumer.process.terminate()
     end = time.monotonic() + STOP_SECONDS
-    for consumer in consumers:
+    for number, consumer in enumerate(consumers):
         consumer.process.join(max(0.0, end - time.monotonic()))
         if consumer.process.exitcode is None:
+            log.error("consumer %d did not stop within %.0f s: it is killed", number, STOP_SECONDS)
             consumer.process.kill()
             consumer.process.join()

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from worker.batch.request import Request, Watch
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say, show
-from worker.consumer import stop_on_signals
 from worker.errors import InputError, SettingsError
+from worker.stopping import stop_on_signals
 
 if TYPE_CHECKING:
     from worker.batch.results import BatchSummary

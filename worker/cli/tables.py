@@ -35,8 +35,8 @@ from simhash.sketch import BAND_BITS
 from simhash.tables import Design
 from simhash.tables import design as find_design
 from worker.cli.summary import say
-from worker.consumer import stop_on_signals
 from worker.errors import InputError, SettingsError
+from worker.stopping import stop_on_signals
 from worker.table_source import fingerprint_in, open_source
 from worker.verdict import hexadecimal
 

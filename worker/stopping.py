@@ -1,0 +1,52 @@
+"""SIGTERM and SIGINT as an event that loops look at."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second Ctrl-C ends the process at once.
+
+    A second SIGTERM does not: one that is sent to all processes of a group comes to a consumer from the supervisor too.
+
+    The handler runs in the midst of whatever the main thread does, such as looking at the event, whose lock it then
+    holds, or the handler itself. So it only leaves word, in a queue made for that, and a thread does the rest.
+    """
+    stopping = threading.Event()
+    came: SimpleQueue[int | None] = SimpleQueue()
+    asked = False
+
+    def note(number: int, _: FrameType | None) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        asked = True
+        came.put(number)
+
+    def heed() -> None:
+        while (number := came.get()) is not None:
+            if not stopping.is_set():
+                log.info("%s: stopping", signal.Signals(number).name)
+            stopping.set()
+
+    thread = threading.Thread(target=heed, name="stop-on-signals", daemon=True)
+    thread.start()
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        came.put(None)
+        thread.join()
