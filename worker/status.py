@@ -13,13 +13,17 @@ STUCK_EXIT_CODE = 70
 
 
 class Status:
-    """Written by the loop; read by `/healthz`, `/readyz` and the watchdog, in this process or the supervisor's."""
+    """Written by the loop; read by `/healthz`, `/readyz` and the watchdog, in this process or the supervisor's.
+
+    Without locks: a consumer that is killed while it holds one would never give it back, and stop the supervisor too. A
+    number of 8 bytes is written at once.
+    """
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._progress = context.Value("d", time.monotonic())
-        self._assigned = context.Value("b", False)
-        self._index = context.Value("b", False)
+        self._progress = context.Value("d", time.monotonic(), lock=False)
+        self._assigned = context.Value("b", False, lock=False)
+        self._index = context.Value("b", False, lock=False)
 
     def progress(self) -> None:
         """The loop has come round."""
