@@ -3,12 +3,14 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from simhash.profiles import DEFAULT
-from tests.stream import until
+from tests.stream import ROOT, until
 from worker import judge
 from worker.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
 from worker.judge import Prepared, Recipe, Rejected
@@ -124,3 +126,38 @@ def test_close_ends_a_child_that_hangs(tmp_path):
     pool.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+TOLD_TO_ALL = """
+import os, signal, sys
+from tests.processes import descendants
+from tests.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes
+from worker.fingerprinters import Fingerprinters, PageLimits
+from worker.judge import Prepared
+
+def tell_all(number):
+    for pid in descendants(os.getpid()):
+        os.kill(pid, number)
+
+def is_at_work():
+    return all(isinstance(outcome, Prepared) for outcome in outcomes(pool, [good(n) for n in range(70)]))
+
+if __name__ == "__main__":
+    number = signal.Signals[sys.argv[1]]
+    pool = Fingerprinters(RECIPE, 2, PageLimits(DEADLINE_SECONDS))
+    tell_all(number)  # the server has hardly begun
+    assert is_at_work()
+    before = descendants(os.getpid())
+    tell_all(number)
+    assert is_at_work()
+    assert descendants(os.getpid()) == before
+    pool.close()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_all_processes_of_a_service_are_told_leaves_the_children_at_work(number):
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_TO_ALL, number], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

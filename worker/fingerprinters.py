@@ -5,6 +5,9 @@ travel in chunks; when a chunk takes longer than the deadline, runs out of the m
 child down, each of its pages is tried once more, alone, and the one that fails again is rejected. Results come back in
 the order of the records.
 
+Signals that stop a worker are for the worker: who sends them to all processes of a service, as a service manager or a
+terminal does, must not take away the children from under it. They end when it closes them, or ends itself.
+
 Memory is limited by the system (RLIMIT_DATA), from the moment on at which a child has loaded what it needs. Where the
 system does not tell what a process has (no /proc), there is no such limit.
 """
@@ -22,12 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import NamedTuple
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import CONSTS, ProcessExpired, ProcessPool
 
 from worker.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judge import Prepared, Recipe, Rejected, prepare
@@ -96,9 +100,8 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
 
 
 def _start_child(recipe: Recipe, memory: int) -> None:
-    """Leave Ctrl-C to the parent, and never outlive it; load all that pages need, and limit what they may take."""
+    """Never outlive the parent; load all that pages need, and limit what they may take."""
     give_large_blocks_back()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -130,6 +133,18 @@ class _Context(ForkServerContext):
         with suppress(AttributeError, OSError):  # not Linux; more than this user may have
             fcntl.fcntl(ends[1].fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         return ends
+
+
+def _start_server(context: _Context) -> None:
+    """Start the server that forks the children. From its begin on it hears neither SIGTERM nor Ctrl-C, nor do they."""
+    context.set_forkserver_preload(["worker.judge"])
+    resource_tracker.ensure_running()  # would let the signals through again
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+    CONSTS.term_timeout = 0  # so SIGKILL ends a child, at once: it has nothing to put in order
 
 
 @dataclass
@@ -174,7 +189,7 @@ class Fingerprinters:
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
         give_large_blocks_back()  # the parent holds each page a few times over, too
         context = _Context()
-        context.set_forkserver_preload(["worker.judge"])
+        _start_server(context)
         self.processes = processes
         self._prepare = prepare
         self._limits = limits
