@@ -46,6 +46,41 @@ def test_a_second_interrupt_ends_the_process_at_once_and_a_second_request_does_n
     assert done.returncode == code
 
 
+def test_an_interrupt_behind_a_request_is_the_first():
+    """Ctrl-C comes to a consumer from the terminal, and SIGTERM from the supervisor that heard it too."""
+    done = run("""
+    with stop_on_signals() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert stopping.wait(10)
+    """)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_process_hears_what_it_was_told_before_it_was_ready(number):
+    child = """
+    import time
+    from worker.stopping import stop_on_signals
+
+    time.sleep(0.2)
+    with stop_on_signals() as stopping:
+        print(stopping.wait(10))
+    """
+    done = run(f"""
+    import subprocess, sys
+    from worker.stopping import signals_held
+
+    with signals_held():
+        started = subprocess.Popen([sys.executable, "-c", {textwrap.dedent(child)!r}])
+    started.send_signal(signal.{number})
+    assert started.wait() == 0
+    signal.signal(signal.{number}, lambda *_: print("here"))
+    signal.raise_signal(signal.{number})
+    """)
+    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["True", "here"])
+
+
 def test_handlers_are_as_before_afterwards():
     done = run("""
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)

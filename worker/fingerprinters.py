@@ -18,14 +18,13 @@ import fcntl
 import multiprocessing
 import os
 import resource
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -36,6 +35,7 @@ from pebble import CONSTS, ProcessExpired, ProcessPool
 from worker.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judge import Prepared, Recipe, Rejected, prepare
 from worker.records import RawRecord
+from worker.stopping import signals_held
 
 CHUNK_PAGES = 32
 CHUNK_BYTES = 1 << 20
@@ -136,14 +136,10 @@ class _Context(ForkServerContext):
 
 
 def _start_server(context: _Context) -> None:
-    """Start the server that forks the children. From its begin on it hears neither SIGTERM nor Ctrl-C, nor do they."""
+    """Start the server that forks the children: with the signals held, for itself and for them."""
     context.set_forkserver_preload(["worker.judge"])
-    resource_tracker.ensure_running()  # would let the signals through again
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    try:
+    with signals_held():
         forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
     CONSTS.term_timeout = 0  # so SIGKILL ends a child, at once: it has nothing to put in order
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as an event that loops look at."""
+"""SIGTERM and SIGINT as an event that loops look at; and processes that do not hear them before they are ready to."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from queue import SimpleQueue
 from types import FrameType
 
 log = logging.getLogger(__name__)
+
+STOPPING = signal.SIGTERM, signal.SIGINT
 
 
 @contextmanager
@@ -24,14 +27,14 @@ def stop_on_signals() -> Iterator[threading.Event]:
     """
     stopping = threading.Event()
     came: SimpleQueue[int | None] = SimpleQueue()
-    asked = False
+    interrupted = False
 
     def note(number: int, _: FrameType | None) -> None:
-        nonlocal asked
-        if asked and number == signal.SIGINT:
+        nonlocal interrupted
+        if number == signal.SIGINT and interrupted:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        asked = True
+        interrupted |= number == signal.SIGINT
         came.put(number)
 
     def heed() -> None:
@@ -42,11 +45,26 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
     thread = threading.Thread(target=heed, name="stop-on-signals", daemon=True)
     thread.start()
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, note) for number in STOPPING}
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         yield stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         came.put(None)
         thread.join()
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Processes that are started meanwhile hear SIGTERM and SIGINT only from their `stop_on_signals` on, or never.
+
+    What comes before is kept for then. Who is told to stop while it still imports modules would die with a traceback.
+    """
+    resource_tracker.ensure_running()  # else the first process would start it, and let the signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -30,7 +30,7 @@ from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
 from worker.settings import Settings
 from worker.status import Status
-from worker.stopping import stop_on_signals
+from worker.stopping import signals_held, stop_on_signals
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,8 @@ def supervise(settings: Settings) -> int:
 def _start(settings: Settings, status: Status) -> _Consumer:
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_child, args=(settings, status))
-    process.start()
+    with signals_held():
+        process.start()
     return _Consumer(status, process, time.monotonic())
 
 
@@ -149,13 +150,15 @@ def _note_end(consumer: _Consumer, number: int, code: int) -> None:
 
 
 def _stop(consumers: list[_Consumer]) -> None:
-    for consumer in consumers:
-        if consumer.process.exitcode is None:
-            consumer.process.terminate()
+    told = [(number, each.process) for number, each in enumerate(consumers) if each.process.exitcode is None]
+    for _, process in told:
+        process.terminate()
     end = time.monotonic() + STOP_SECONDS
-    for number, consumer in enumerate(consumers):
-        consumer.process.join(max(0.0, end - time.monotonic()))
-        if consumer.process.exitcode is None:
+    for number, process in told:
+        process.join(max(0.0, end - time.monotonic()))
+        if process.exitcode is None:
             log.error("consumer %d did not stop within %.0f s: it is killed", number, STOP_SECONDS)
-            consumer.process.kill()
-            consumer.process.join()
+            process.kill()
+            process.join()
+        elif process.exitcode:
+            log.error("consumer %d ended with %d when it was to stop", number, process.exitcode)
