@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import worker.cli.evaluate as command
+from tests.processes import wait_until_gone
+from tests.stream import ROOT
 from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 
@@ -144,6 +148,43 @@ def test_longest_common_substrings_can_stand_in_for_the_verifier(files: Path) ->
     strict, loose = rows(files, "--lcs", "0.9"), rows(files, "--lcs", "0.4")
     found = [next(row for row in each if row["rule"] == "lcs")["recall_080"] for each in (strict, loose)]
     assert found == [0.0, 1.0]
+
+
+KILLED = """
+import os, signal, sys
+import worker.cli.evaluate as command
+from tests.processes import descendants
+from worker.cli.main import commands
+
+def killed(corpus, found, recipe, processes, on_pairs):
+    def kill(pairs):
+        print(*descendants(os.getpid()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return common_shares(corpus, found, recipe, processes, kill)
+
+if __name__ == "__main__":
+    common_shares, command.common_shares = command.common_shares, killed
+    commands(sys.argv[1:])
+"""
+
+
+def test_a_killed_evaluation_leaves_no_process_behind(files: Path) -> None:
+    given = [
+        "evaluate",
+        "--pages",
+        str(files / "pages.jsonl"),
+        "--pairs",
+        str(files / "pairs.jsonl.gz"),
+        "--lcs",
+        "0.9",
+    ]
+    command = [sys.executable, "-c", KILLED, *given, "--quiet"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = {int(pid) for pid in process.stdout.readline().split()}
+    assert len(left) >= 3
+    wait_until_gone(left)
 
 
 def test_several_files_of_pages_may_stand_behind_one_flag(files: Path) -> None:

@@ -32,7 +32,7 @@ from simhash.extract import extract_text
 from simhash.profiles import Signature
 from worker import compression
 from worker.errors import InputError
-from worker.fingerprinters import Fingerprinters, PageLimits, Pending
+from worker.fingerprinters import Fingerprinters, PageLimits, Pending, end_with_parent
 from worker.inputs import open_input
 from worker.judge import Prepared, Recipe, characters_of
 from worker.page import decode_page
@@ -238,7 +238,8 @@ def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, 
     """For each found pair of rows, the longest common substring's share of the shorter text."""
     page_of = np.unique(found.row, return_index=True)[1]
     pairs = list(zip(page_of[found.first].tolist(), page_of[found.second].tolist(), strict=True))
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+    context = get_context("forkserver")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
         texts = _texts(corpus, sorted({page for pair in pairs for page in pair}), recipe, pool)
         parts = [pairs[start : start + PAIRS_A_TASK] for start in range(0, len(pairs), PAIRS_A_TASK)]
         shares: list[float] = []

@@ -102,9 +102,7 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
 def _start_child(recipe: Recipe, memory: int) -> None:
     """Never outlive the parent; load all that pages need, and limit what they may take."""
     give_large_blocks_back()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent()
     recipe.profile.signature_of_html(WARM_UP, b"")
     _given[:] = [_Given(recipe, resident())]
     _limit_memory(memory)
@@ -118,6 +116,13 @@ def _limit_memory(more: int) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = now + more if most == resource.RLIM_INFINITY else min(now + more, most)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
+
+
+def end_with_parent() -> None:
+    """Never outlive the process that this one works for: its server, and so it, hears no signal to stop."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
