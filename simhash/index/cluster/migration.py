@@ -179,20 +179,23 @@ class Steps:
         for tag in found:  # first, as nobody writes to a group that lacks this
             self._nodes.remove([f"{{{tag}}}:written"])
         removed = 0
+
+        def remove(keys: list[str]) -> None:
+            nonlocal removed
+            self._nodes.remove(keys)
+            removed += len(keys)
+            self._tell(Removal(removed))
+
         for key in self._nodes.keys(f"{{{name}:"):
             tag = key[1:].partition("}:")[0]
             if tag not in found:
                 continue  # of an index whose name begins alike
             found[tag].append(key)
             if len(found[tag]) == KEYS_AT_ONCE:
-                self._nodes.remove(found[tag])
-                removed += len(found[tag])
-                self._tell(Removal(removed))
+                remove(found[tag])
                 found[tag] = []
         for keys in filter(None, found.values()):
-            self._nodes.remove(keys)
-            removed += len(keys)
-            self._tell(Removal(removed))
+            remove(keys)
 
 
 def _by_others(name: str) -> IndexMismatch:
