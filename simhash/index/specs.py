@@ -50,7 +50,6 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     Raises:
         IndexMismatch: it is of another format, or not whole yet.
     """
-    """The spec in what ns:meta holds; IndexMismatch: it cannot be used."""
     if stored["generation"].startswith("importing "):
         raise IndexMismatch(f"index {name!r} is being imported: `simhash-dedup index import` finishes it")
     if stored["format"] != str(FORMAT):

@@ -17,10 +17,11 @@ end
 local pages, partitions, answers = {}, {}, {}
 local last_page = #ARGV - #asked.decided
 for n = FIRST_PAGE, last_page do
-  local page = {argument = ARGV[n]}
-  page.kind, page.partition, page.offset, page.observation, page.body, page.at =
-    unpack_struct('>c1I2c6c16I2c0', ARGV[n])
-  pages[n - FIRST_PAGE + 1] = page
+  local kind, partition, offset, observation, body, at = unpack_struct('>c1I2c6c16I2c0', ARGV[n])
+  -- With all that it will ever have: a table that grows field by field is laid out anew each time.
+  pages[n - FIRST_PAGE + 1] = {argument = ARGV[n], kind = kind, partition = partition, offset = offset,
+    observation = observation, body = body, at = at, places = nil, fingerprint = nil, seen = nil, field = nil,
+    verifier = nil, decided = nil, answer = nil}
 end
 for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
 for i, row in ipairs(asked.partitions) do partitions[i] = opened(row) end

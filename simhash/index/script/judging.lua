@@ -6,8 +6,6 @@ local MEMBERS, BANDS = members_at(), bands_at()
 local own_seq, oldest_seq, oldest_record, oldest_distance
 local candidates, crowded = 0, false
 
-local NONE = {}
-
 -- The members of a bucket with this score; none when they make the page's candidates a crowd: see crowds.lua. Most buckets
 -- have none, and to count them costs Redis a third less than to list them.
 local function met(key, score)

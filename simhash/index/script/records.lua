@@ -1,10 +1,11 @@
 -- Records --------------------------------------------------------------------------------------------------------
 -- A field of ns:r is a record, or, of two and more, 255 and each behind two bytes of length.
 
+local NONE = {}
 local SEVERAL, DIGEST_BYTES = 255, 17
 
 local function records_in(field)
-  if not field then return {} end
+  if not field then return NONE end
   if byte(field) ~= SEVERAL then return {field} end
   local records, at = {}, 2
   while at <= #field do records[#records + 1], at = unpack_struct('>I2c0', field, at) end

@@ -20,11 +20,14 @@ end
 
 -- Store a record that has its number; `records`: those that are stored under its fingerprint, in the order of their numbers.
 local function write(places, records, record)
-  local is_first, at = #records == 0, #records + 1
-  while at > 1 and seq_of(records[at - 1]) > seq_of(record) do at = at - 1 end
-  table.insert(records, at, record)
-  call('HSET', places[RECORDS], places[1], field_of(records))
-  if not is_first then return end
+  if #records > 0 then
+    local at = #records + 1
+    while at > 1 and seq_of(records[at - 1]) > seq_of(record) do at = at - 1 end
+    table.insert(records, at, record)
+    call('HSET', places[RECORDS], places[1], field_of(records))
+    return
+  end
+  call('HSET', places[RECORDS], places[1], record)
   local members = members_at()
   for i = 1, #layout.prefixes do
     add_member(places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1], places[members + i])
