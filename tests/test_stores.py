@@ -17,5 +17,6 @@ def test_a_redis_is_reached_by_its_socket():
 
 def test_a_primary_that_nobody_knows_is_said_in_few_words():
     with pytest.raises(IndexUnreachable) as caught:
-        found_index(load({"redis_url": "redis+sentinel://:sesame@127.0.0.1:1/dedup"}))
-    assert str(caught.value) == "Redis does not answer: No master found for 'dedup'"
+        found_index(load({"redis_url": "redis+sentinel://:sesame@127.0.0.1:1,127.0.0.1:2/dedup"}))
+    said = "Redis does not answer: no primary 'dedup' is named by its Sentinels (127.0.0.1:1, 127.0.0.1:2)"
+    assert str(caught.value) == said

@@ -12,11 +12,25 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
-from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 SENTINEL_PORT = 26379
 _OPTIONS = {"sentinel_username", "sentinel_password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"}
+
+
+class _Sentinels(Sentinel):
+    """Says which Sentinels it asked when none names a primary; the driver says it with all their options."""
+
+    def discover_master(self, service: str) -> tuple[str, int]:
+        driver: Any = super()  # which gives it no types
+        try:
+            found: tuple[str, int] = driver.discover_master(service)
+            return found
+        except MasterNotFoundError as error:
+            options = [each.connection_pool.connection_kwargs for each in self.sentinels]
+            asked = ", ".join(f"{each['host']}:{each['port']}" for each in options)
+            raise MasterNotFoundError(f"no primary {service!r} is named by its Sentinels ({asked})") from error
 
 
 class _Asking:
@@ -103,7 +117,7 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
         ValueError: see `sentinel_address`.
     """
     address = sentinel_address(url)
-    made: Any = Sentinel  # the driver gives it no types
+    made: Any = _Sentinels
     sentinels = made(address.sentinels, sentinel_kwargs=dict(options) | dict(address.sentinel_login))
     login = dict(address.login)
     kind = _SSLConnection if login.pop("ssl", False) else _Connection

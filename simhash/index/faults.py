@@ -51,9 +51,7 @@ def translated() -> Iterator[None]:
     except redis.AuthenticationError as error:
         raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
-        # Of a primary that Sentinels do not know, the driver says which with all its options.
-        said = str(error).partition(" : <redis")[0]
-        raise IndexUnreachable(f"Redis does not answer: {said}") from error
+        raise IndexUnreachable(f"Redis does not answer: {error}") from error
     except _NOT_NOW as error:
         raise IndexUnreachable(f"Redis cannot take writes now: {error}") from error
     except redis.exceptions.NoPermissionError as error:
