@@ -7,6 +7,7 @@ longer of the two, not of both. Also here: how many pages a call should have.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,11 @@ FIRST_PAGES, MAX_PAGES = 25, 64
 
 
 class CallSize:
-    """How many pages the next call should have: those that fit in `CALL_SECONDS` at the best pace of the last few.
+    """How many pages the next call should have: those that fit in `CALL_SECONDS` at the second best pace of late.
 
-    The best, because a call can only be timed together with whatever else held it up. What a call costs beyond that
-    (buckets that have grown hot) the script bounds itself, by the work that it sees.
+    Not at a mean one, because a call can only be timed together with whatever else held it up; not at the best, because
+    an answer that was looked at late makes the call behind it seem short. What a call costs beyond that (buckets that
+    have grown hot) the script bounds itself, by the work that it sees.
     """
 
     def __init__(self, remembered: int = 5) -> None:
@@ -32,8 +34,14 @@ class CallSize:
     def took(self, pages: int, seconds: float) -> None:
         """A call of so many pages took so long."""
         self._paces.append(seconds / pages)
-        fitting = int(CALL_SECONDS / max(min(self._paces), 1e-6))
+        pace = sorted(self._paces)[len(self._paces) // 3]
+        fitting = int(CALL_SECONDS / max(pace, 1e-6))
         self.pages = max(1, min(MAX_PAGES, fitting, 2 * self.pages))
+
+    def first(self, pages: int) -> int:
+        """How many of a batch's pages its first call should have: a few where more follow. While they are packed the
+        server has nothing to do; while it works at them, the next call is packed."""
+        return pages if pages <= self.pages else max(1, self.pages // 4)
 
 
 class Line:
@@ -42,15 +50,26 @@ class Line:
     def __init__(self, connection: Any, sha: str) -> None:
         self._connection = connection
         self._sha = sha
+        self._under_way = 0
+        self._began: float | None = None  # when the server was free for the earliest call under way, if that is known
 
     def send(self, key: str, arguments: Sequence[object]) -> None:
         """Send a call."""
+        if not self._under_way:
+            self._began = time.perf_counter()
+        self._under_way += 1
         self._connection.send_command("EVALSHA", self._sha, 1, key, *arguments)
 
-    def receive(self) -> list[bytes]:
-        """The answer to the earliest call under way."""
+    def receive(self) -> tuple[list[bytes], float | None]:
+        """The answer to the earliest call under way, and how many seconds the server took for it.
+
+        None where that is not known: an answer that is there before it is waited for may have come at any time.
+        """
+        waited, began = not self._connection.can_read(timeout=0), self._began
         answer: list[bytes] = self._connection.read_response()
-        return answer
+        self._under_way -= 1
+        self._began = time.perf_counter() if waited else None
+        return answer, self._began - began if self._began and began else None
 
 
 class Script:

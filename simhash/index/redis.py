@@ -7,7 +7,6 @@ script's bytes. `opening` opens an index; `safekeeping` knows whether Redis stil
 from __future__ import annotations
 
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -268,7 +267,7 @@ class RedisIndex:
         read: Surroundings | None,
     ) -> bool:
         at, crowded = 0, False
-        sent: deque[tuple[slice, float | None]] = deque()
+        sent: deque[slice] = deque()
         call: dict[str, object] = {"name": secrets.token_hex(8), "work": CALL_WORK, "crowd": CROWD}
         call["history"] = self._safekeeping.expected()
         if read:
@@ -276,20 +275,20 @@ class RedisIndex:
         with self._script.line() as line:
             while at < len(entries) or sent:
                 if at < len(entries) and len(sent) < CALLS_UNDER_WAY:
-                    some = slice(at, min(at + self._size.pages, len(entries)))
+                    wanted = self._size.first(len(entries)) if at == 0 else self._size.pages
+                    some = slice(at, min(at + wanted, len(entries)))
                     arguments = self._arguments(call, entries[some], committed, known.of(some))
-                    # Only a call that finds the server idle can be timed: others wait, or are done before we look.
-                    sent.append((some, None if sent else time.perf_counter()))
+                    sent.append(some)
                     line.send(self._layout.meta, arguments)
                     at = some.stop
                     continue
-                some, started = sent.popleft()
-                found = line.receive()
+                some = sent.popleft()
+                found, seconds = line.receive()
                 if found and self._layout.meets_crowd(found[-1]):
                     found.pop()
                     crowded = True
-                elif found and started:
-                    self._size.took(len(found), time.perf_counter() - started)
+                elif found and seconds:
+                    self._size.took(len(found), seconds)
                 answers += map(self._told, found, entries[some], known.answers[some])
                 if len(found) < some.stop - some.start:
                     at = len(entries)
