@@ -113,6 +113,7 @@ def test_a_cluster_agrees_with_memory_under_retention_replays_and_moving_marks(c
         clock.now += random.choice([0, 50, 200])
         again = random.randrange(committed, at + 1)
         batch, marks = pages[again : at + 30], {PAGES: committed}
+        batch += random.sample(batch, random.choice([0, 3]))
         assert [a.decision for a in ours.check_and_insert(batch, marks)] == [
             a.decision for a in model.check_and_insert(batch, marks)
         ]

@@ -281,6 +281,18 @@ def test_a_replay_after_retention_took_the_elder_keeps_its_verdict(make, clock):
     assert index.check_and_insert([page], {}) == [first]
 
 
+def test_of_two_deliveries_in_one_batch_the_second_has_the_firsts_verdict(make):
+    """Also when what the first one matched was forgotten between them."""
+    index = make(relation(design("10")), Retention(max_documents=1))
+    index.check_and_insert([entry(0, 9)], {})
+    page, other = entry(1, 8), entry(2, 0xFFF << 12)
+    first, newer, second = index.check_and_insert([page, other, page], {})
+    assert summary(first.decision) == ("duplicate", 1)
+    assert newer.decision == Unique(2)
+    assert second == first
+    assert index.check_and_insert([page], {}) == [first]
+
+
 def test_an_expired_page_is_found_by_nothing(make, clock):
     index = make(relation(design("10")), Retention(max_age_ms=1000))
     index.check_and_insert([entry(0, 9), entry(1, None, digest="text:" + "0" * 32)], {})
@@ -337,6 +349,7 @@ def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
         clock.now += random.choice([0, 50, 200])
         again = random.randrange(committed, at + 1)
         batch = pages[again : at + 30]
+        batch += random.sample(batch, random.choice([0, 3]))
         marks = {PAGES: committed}
         assert [a.decision for a in ours.check_and_insert(batch, marks)] == [
             a.decision for a in model.check_and_insert(batch, marks)

@@ -21,7 +21,7 @@ for n = FIRST_PAGE, last_page do
   -- With all that it will ever have: a table that grows field by field is laid out anew each time.
   pages[n - FIRST_PAGE + 1] = {argument = ARGV[n], kind = kind, partition = partition, offset = offset,
     observation = observation, body = body, at = at, places = nil, fingerprint = nil, seen = nil, field = nil,
-    verifier = nil, decided = nil, answer = nil}
+    verifier = nil, decided = nil, first = nil, answer = nil}
 end
 for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
 for i, row in ipairs(asked.partitions) do partitions[i] = opened(row) end
@@ -35,7 +35,7 @@ local work = 0
 for i, page in ipairs(pages) do
   local before = forgotten
   candidates = 0
-  page.answer = page.answer or judge(page)
+  page.answer = page.answer or page.first and page.first.answer or judge(page)
   answers[i] = page.answer or pack('>I4c1', candidates, 'c')
   forget_some(asked.expire_per_page)
   work = work + PAGE_WORK * (1 + forgotten - before) + candidates

@@ -33,10 +33,11 @@ local function sort_pages(partitions, pages)
   end
 end
 
--- Give the pages that are in the journal the answers that they got.
+-- Give the pages that are in the journal the answers that they got. What this call decides is not there yet: of two
+-- deliveries of a page in one call, the later one knows the first.
 local function read_journal(partition)
   if #partition.pages == 0 then return end
-  local fields = {}
+  local fields, firsts = {}, {}
   for i, page in ipairs(partition.pages) do fields[i] = page.offset end
   local found = call('HMGET', partition.key, unpack(fields))
   for i, page in ipairs(partition.pages) do
@@ -44,7 +45,13 @@ local function read_journal(partition)
     if found[i] and sub(found[i], 1, size) == page.observation then
       page.answer = sub(found[i], size + 1)
     else
-      table.insert(partition.undecided, page)
+      local first = firsts[page.offset]
+      if first and first.observation == page.observation then
+        page.first = first
+      else
+        firsts[page.offset] = page
+        table.insert(partition.undecided, page)
+      end
     end
   end
 end
