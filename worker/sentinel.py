@@ -117,7 +117,7 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
         ValueError: see `sentinel_address`.
     """
     address = sentinel_address(url)
-    made: Any = _Sentinels
+    made: Any = _Sentinels  # typed as little as what it is made of
     sentinels = made(address.sentinels, sentinel_kwargs=dict(options) | dict(address.sentinel_login))
     login = dict(address.login)
     kind = _SSLConnection if login.pop("ssl", False) else _Connection

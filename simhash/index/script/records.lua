@@ -1,7 +1,7 @@
 -- Records --------------------------------------------------------------------------------------------------------
 -- A field of ns:r is a record, or, of two and more, 255 and each behind two bytes of length.
 
-local NONE = {}
+local NONE = {}   -- for all who find nothing: not to be added to
 local SEVERAL, DIGEST_BYTES = 255, 17
 
 local function records_in(field)
