@@ -62,7 +62,7 @@ def test_a_receipt_names_the_largest_number_told(server):
     assert receipt_in(index.receipt()).seq == largest
 
 
-def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server):
+def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, caplog):
     index = opened(server)
     before = judged(index, 0)
     receipt = index.receipt()
@@ -71,6 +71,8 @@ def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server):
         judged(index, 100)
     assert index.documents() == len([d for d in before if isinstance(d, Unique)])
     index.present([receipt])
+    assert "replication id" in caplog.text
+    assert "simhash-dedup rebuild" in caplog.text
     assert judged(index, 0) == before
     opened(server).present([receipt, index.receipt()])
 

@@ -22,6 +22,8 @@ REBUILD = (
     "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
     "say so (simhash-dedup index accept)"
 )
+IN_DOUBT = "Who doubts it makes it again (simhash-dedup rebuild); on_server_change = stop ends workers at every change"
+"""Said of a change of the server that lost nothing."""
 
 
 class BaseMoved(IndexFault):

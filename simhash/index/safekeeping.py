@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from simhash.errors import IndexUnreplicated
+from simhash.index.faults import IN_DOUBT
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +94,9 @@ class Safekeeping:
         history, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
         if left:
             log.warning(
-                "Redis was restarted or failed over (replication id %s, now %s); the index has all that is "
-                "known to be committed, and goes on from number %d",
-                *(left.decode(), history.decode()[13:], seq),
+                "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that "
+                "is known to be committed, lacks nothing of it, and goes on from number %d. %s",
+                *(left.decode(), history.decode()[13:], seq, IN_DOUBT),
             )
         if history.decode() != self._history:
             self._history, self._seq = history.decode(), 0

@@ -16,7 +16,7 @@ from simhash.index.cluster.claims import ATTEMPTS, Claims
 from simhash.index.cluster.ledger import Kept, settled
 from simhash.index.cluster.nodes import Nodes, Unsettled, translated_on_cluster
 from simhash.index.cluster.placement import Placement
-from simhash.index.faults import REBUILD
+from simhash.index.faults import IN_DOUBT, REBUILD
 from simhash.index.safekeeping import Durability, Safekeeping, receipt_in
 
 log = logging.getLogger(__name__)
@@ -122,8 +122,8 @@ class Keeper:
             places = sorted({self._nodes.place(self._placement.written(group)) for group in changed})
             log.warning(
                 "%d of the index's %d groups are on another server than before (%s: restarted, failed over, or slots "
-                "were moved); they have all that was finished",
-                *(len(changed), self._placement.groups, ", ".join(places)),
+                "were moved); they have all that was finished. %s",
+                *(len(changed), self._placement.groups, ", ".join(places), IN_DOUBT),
             )
 
     def _refuse_loss(self, kept: Sequence[Kept], found: Sequence[Kept]) -> None:
