@@ -10,14 +10,14 @@ Measured harmless at 10 MB, hence without a limit: one huge attribute, text, com
 bare `<`.
 """
 
-import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 
 from simhash.errors import PageError
+from simhash.html_tokens import ATTRIBUTE_NAME, TOKEN, tokens
+from simhash.open_elements import FOREIGN, FORMATTING, NOT_NESTING, SINGLE, OpenElements
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,168 +52,6 @@ _TEXT_BYTES = 280
 _COMMENT_BYTES = 144
 _ATTRIBUTE_BYTES = 281
 _COPIES_OF_TEXT = 3
-TOKENS_AT_ONCE = 10_000
-
-
-# The tokenizer of the HTML standard (13.2.5) as one regular expression. Its quantifiers are possessive: it never goes
-# back, so it is linear on any input. A quote opens a value only after `=`; what is not closed runs to the end.
-_STOP = r"[\t\n\f\r\ />]"
-_ATTRIBUTE = r"""
-    [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
-    (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
-"""
-# The first alternative is the usual spelling of the second, four times as fast.
-_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+"
-# A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
-_SCRIPT_TEXT = rf"""(?i:
-    (?: [^<]++ | <(?!/script{_STOP}|!--)
-      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{_STOP})
-                   | <script{_STOP} (?: [^<-]++ | -(?!->) | <(?!/script{_STOP}) )*+ (?:</script{_STOP})?+ )*+ (?:-->)?+
-    )*+
-)"""
-
-
-def _any_case(word: str) -> str:
-    """A pattern for a word in either case: `(?i:...)` is three times as slow at every tag."""
-    return "".join(f"[{letter}{letter.upper()}]" for letter in word)
-
-
-_RAW_NAMES = "|".join(
-    map(_any_case, ("iframe", "noembed", "noframes", "plaintext", "style", "textarea", "title", "xmp"))
-)
-# One token: an end tag; a start tag with its attributes, and after it the text of an element without inner markup (a
-# script), or the rest of an element that holds only text (`<a href="x">y</a>`: taking these whole halves the work);
-# or anything else in <>, without groups.
-_TOKEN = re.compile(
-    rf"""<(?:
-      (/[a-zA-Z0-9:-]++)>
-    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) )(?={_STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
-      ({_ATTRIBUTES} [\t\n\f\r\ /]*+) >?+
-      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){_STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
-    | !--(?: -?> | .*?(?:--!?>|\Z) )
-    | [!?/][^>]*+ >?+
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
-
-
-# Elements that never hold others, or that a parser ends by itself before the next of their kind.
-_NOT_NESTING = frozenset(
-    [
-        "area",
-        "base",
-        "basefont",
-        "bgsound",
-        "body",
-        "br",
-        "caption",
-        "col",
-        "colgroup",
-        "dd",
-        "dt",
-        "embed",
-        "frame",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "head",
-        "hr",
-        "html",
-        "iframe",
-        "image",
-        "img",
-        "input",
-        "keygen",
-        "li",
-        "link",
-        "meta",
-        "noembed",
-        "noframes",
-        "option",
-        "p",
-        "param",
-        "plaintext",
-        "rb",
-        "rp",
-        "rt",
-        "rtc",
-        "script",
-        "source",
-        "style",
-        "tbody",
-        "td",
-        "textarea",
-        "tfoot",
-        "th",
-        "thead",
-        "title",
-        "tr",
-        "track",
-        "wbr",
-        "xmp",
-    ]
-)
-# Their start tags end SVG and MathML (13.2.6.5).
-_BREAKOUT = frozenset(
-    [
-        "b",
-        "big",
-        "blockquote",
-        "body",
-        "br",
-        "center",
-        "code",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "em",
-        "embed",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "head",
-        "hr",
-        "i",
-        "img",
-        "li",
-        "listing",
-        "menu",
-        "meta",
-        "nobr",
-        "ol",
-        "p",
-        "pre",
-        "ruby",
-        "s",
-        "small",
-        "span",
-        "strong",
-        "strike",
-        "sub",
-        "sup",
-        "table",
-        "tt",
-        "u",
-        "ul",
-        "var",
-    ]
-)
-# A second one ends the first (13.2.6.4.7), so that at most one is open.
-_SINGLE = frozenset(("a", "button", "form", "nobr"))
-_FORMATTING = frozenset(
-    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
-)
-# Of equal formatting elements a parser reopens three ("Noah's Ark", 13.2.4.3).
-_MAX_EQUAL_FORMATTING = 3
-_FOREIGN = ("math", "svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,30 +75,20 @@ class _Markup:
         attributes: list[str] = []
         texts: list[str] = []
         once: dict[str, str] = {}
-        for tokens in _tokens(html, most):
+        for some in tokens(html, most):
             named = (
                 (end or ("=" + name if rest and not script and not raw else name)).lower()
-                for end, name, script, raw, _, rest in tokens
+                for end, name, script, raw, _, rest in some
             )
             labels += [once.setdefault(label, label) for label in named]
-            attributes += [once.setdefault(token[4], token[4]) for token in tokens]
-            texts += [once.setdefault(token[5], token[5]) for token in tokens]
+            attributes += [once.setdefault(token[4], token[4]) for token in some]
+            texts += [once.setdefault(token[5], token[5]) for token in some]
         return cls(html, labels, attributes, texts, Counter(labels))
 
     def refusal(self, token: int, limit: str, most: int, found: int, what: str) -> PageError:
         """The error that blames the token of that number; its position is looked up only now."""
-        position = next(islice(_TOKEN.finditer(self.html), token, None)).start()
+        position = next(islice(TOKEN.finditer(self.html), token, None)).start()
         return PageError("extract", f"markup limit {limit} = {most}: {found} {what} at character {position}")
-
-
-def _tokens(html: str, most: int) -> Iterator[list[tuple[str, ...]]]:
-    """The groups of the first `most` tokens, so many together that they take little memory."""
-    if html.count("<") <= TOKENS_AT_ONCE:
-        yield _TOKEN.findall(html)
-        return
-    found = islice(_TOKEN.finditer(html), most)
-    while tokens := [match.groups("") for match in islice(found, TOKENS_AT_ONCE)]:
-        yield tokens
 
 
 def check_markup(html: str, limits: MarkupLimits) -> None:
@@ -298,13 +126,13 @@ def _are_few(tags: int, limits: MarkupLimits) -> bool:
 
 def _is_flat(markup: _Markup, limits: MarkupLimits) -> bool:
     """Whether the tags can build no tree beyond the limits, however they are arranged: three times as fast to say."""
-    counts, tokens = markup.counts, len(markup.labels)
-    if any(name in counts for name in _FOREIGN):
-        return _are_few(tokens, limits)
+    counts, tags = markup.counts, len(markup.labels)
+    if any(name in counts for name in FOREIGN):
+        return _are_few(tags, limits)
     starts = {name: count for name, count in counts.items() if name[:1] not in ("/", "=", "")}
-    nesting = sum(count for name, count in starts.items() if name not in _NOT_NESTING)
-    reopened = sum(1 if name in _SINGLE else count for name, count in starts.items() if name in _FORMATTING)
-    return nesting <= limits.depth and tokens * nesting <= limits.steps and tokens * (1 + reopened) <= limits.elements
+    nesting = sum(count for name, count in starts.items() if name not in NOT_NESTING)
+    reopened = sum(1 if name in SINGLE else count for name, count in starts.items() if name in FORMATTING)
+    return nesting <= limits.depth and tags * nesting <= limits.steps and tags * (1 + reopened) <= limits.elements
 
 
 def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
@@ -314,7 +142,7 @@ def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
         return  # an attribute has two characters at least, so these are few enough
     pairs, gathered = 0, {"html": 0, "body": 0}
     for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
-        count = len(_ATTRIBUTE_NAME.findall(text))
+        count = len(ATTRIBUTE_NAME.findall(text))
         if (name := label.lstrip("=")) in gathered:
             pairs -= gathered[name] ** 2
             count = gathered[name] = gathered[name] + count
@@ -333,7 +161,7 @@ def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
         seen.add("<" + label.lstrip("/="))
         if text in texts:
             texts.remove(text)
-            seen.update(map(str.lower, _ATTRIBUTE_NAME.findall(text)))
+            seen.update(map(str.lower, ATTRIBUTE_NAME.findall(text)))
         if len(seen) > limits.names:
             raise markup.refusal(token, "names", limits.names, len(seen), "different names of tags and attributes")
 
@@ -347,7 +175,7 @@ def _check_memory(markup: _Markup, limits: MarkupLimits) -> None:
     most = limits.memory - _COPIES_OF_TEXT * sys.getsizeof(html) - nodes
     if sum(map(len, markup.attributes)) // 2 * _ATTRIBUTE_BYTES <= most:
         return  # an attribute has two characters at least, so these are few enough
-    attributes = sum(len(_ATTRIBUTE_NAME.findall(text)) * count for text, count in Counter(markup.attributes).items())
+    attributes = sum(len(ATTRIBUTE_NAME.findall(text)) * count for text, count in Counter(markup.attributes).items())
     if attributes * _ATTRIBUTE_BYTES > most:
         found = limits.memory - most + attributes * _ATTRIBUTE_BYTES
         what = f"bytes for {elements} elements, {texts} texts and {attributes} attributes,"
@@ -363,7 +191,7 @@ def _check_options(markup: _Markup, limits: MarkupLimits) -> None:
 
 
 def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
-    tree = _OpenElements()
+    tree = OpenElements()
     steps = elements = 0
     for token, label in enumerate(markup.labels):
         mark = label[:1]
@@ -371,7 +199,7 @@ def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
             tree.end(label[1:])
         elif mark == "=":
             tree.whole(label[1:])
-        elif mark and (label not in _NOT_NESTING or tree.foreign):
+        elif mark and (label not in NOT_NESTING or tree.foreign):
             tree.start(label, markup.attributes[token], markup.texts[token])
         steps += tree.depth
         elements += 1 + tree.formatting
@@ -384,46 +212,3 @@ def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
     if steps > limits.steps:
         raise markup.refusal(token, "steps", limits.steps, steps, "open elements around tags, in sum,")
     raise markup.refusal(token, "elements", limits.elements, elements, "tags and elements opened again")
-
-
-@dataclass(slots=True)
-class _OpenElements:
-    """How many elements of each name a parser would have open; `foreign` are the <svg> and <math> among them."""
-
-    depth: int = 0
-    formatting: int = 0
-    foreign: int = 0
-    _open: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _reopened: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def start(self, name: str, attributes: str, text: str) -> None:
-        """A start tag; `text` is what a script and its like hold."""
-        self.whole(name)
-        if self.foreign:
-            # In SVG a <style> or <title> holds markup: what was taken for its text may nest, and ends nowhere.
-            self._push(name, text.count("<") + (not attributes.endswith("/")))
-        elif name not in _NOT_NESTING and not (name in _SINGLE and self._open[name]):
-            self._push(name, 1)
-            if name in _FORMATTING and (attributes or self._reopened[name] < _MAX_EQUAL_FORMATTING):
-                self._reopened[name] += 1
-                self.formatting += 1
-
-    def whole(self, name: str) -> None:
-        """An element begins, and perhaps ends at once: HTML's names leave SVG and MathML, for good as counted here."""
-        if self.foreign and name in _BREAKOUT:
-            for foreign in _FOREIGN:
-                self._push(foreign, -self._open[foreign])
-
-    def end(self, name: str) -> None:
-        """An end tag; one of nothing open changes nothing."""
-        if self._open[name]:
-            self._push(name, -1)
-            if self._reopened[name]:
-                self._reopened[name] -= 1
-                self.formatting -= 1
-
-    def _push(self, name: str, count: int) -> None:
-        self._open[name] += count
-        self.depth += count
-        if name in _FOREIGN:
-            self.foreign += count
