@@ -1,67 +1,49 @@
-"""Calls under way on one connection: which of them can be timed, and how a batch is divided among them."""
+"""How many pages a call has: by the server's own pace, whatever its caller waits for; and how a batch is divided."""
 
 import time
-
-import pytest
 
 from simhash.index.calls import CallSize, Line
 from simhash.index.opening import open_index
 from simhash.tables import design
 from tests.pages import entry, relation
 
-
-class Server:
-    """A connection whose answers are there when the test says so."""
-
-    def __init__(self):
-        self.answered = False
-        self.sent = []
-
-    def send_command(self, *arguments):
-        self.sent.append(arguments)
-
-    def can_read(self, timeout):
-        return self.answered
-
-    def read_response(self):
-        return [b"answer"]
+PAUSE_SECONDS = 0.5
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    return now
+def test_the_size_of_calls_follows_the_second_best_pace_of_late():
+    size = CallSize(remembered=3)
+    assert size.pages == 25
+    size.took(25, 25 * 40)
+    assert size.pages == 50
+    size.took(50, 1_000_000)
+    assert size.pages == 50, "one hiccup changes nothing"
+    size.took(50, 50 * 125)
+    size.took(50, 50 * 125)
+    assert size.pages == 16
+    size.took(10, 10_000_000)
+    size.took(10, 10_000_000)
+    size.took(10, 10_000_000)
+    assert size.pages == 1
 
 
-def test_a_call_is_timed_from_when_the_server_was_free_for_it(clock):
-    line = Line(Server(), "sha")
-    line.send("key", [])
-    clock[0] += 1
-    line.send("key", [])
-    clock[0] += 2
-    assert line.receive() == ([b"answer"], 3)
-    clock[0] += 4
-    assert line.receive() == ([b"answer"], 4)
-    clock[0] += 5
-    line.send("key", [])
-    clock[0] += 6
-    assert line.receive() == ([b"answer"], 6)
+def test_a_server_that_cannot_tell_the_time_changes_nothing():
+    size = CallSize()
+    size.took(25, 0)
+    size.took(25, -1)
+    assert size.pages == 25
 
 
-def test_an_answer_that_was_there_already_times_neither_its_call_nor_the_next(clock):
-    server = Server()
-    line = Line(server, "sha")
-    for _ in range(3):
-        line.send("key", [])
-    clock[0] += 1
-    server.answered = True
-    assert line.receive()[1] is None
-    server.answered = False
-    clock[0] += 1
-    assert line.receive()[1] is None
-    clock[0] += 2
-    assert line.receive()[1] == 2
+def test_a_call_that_waits_for_others_is_no_longer_for_it(client, name, monkeypatch):
+    """Who counted that in would make its calls smaller the more workers there are, and each page the dearer."""
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    index.check_and_insert([entry(0, 1)], {})
+    told: list[int] = []
+    monkeypatch.setattr(CallSize, "took", lambda size, pages, microseconds: told.append(microseconds))
+    client.client_pause(int(1000 * PAUSE_SECONDS))
+    began = time.monotonic()
+    index.check_and_insert([entry(n, n << 8) for n in range(1, 21)], {})
+    assert time.monotonic() - began > 0.9 * PAUSE_SECONDS
+    assert 0 < min(told) <= max(told) < 1e6 * PAUSE_SECONDS
 
 
 def test_the_first_of_several_calls_has_few_pages():

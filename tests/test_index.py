@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
-from simhash.index.calls import CallSize
 from simhash.index.cluster import open_cluster_index
 from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
@@ -140,22 +139,6 @@ def test_a_script_that_the_server_has_lost_is_given_again(client, name):
     client.script_flush()
     (answer,) = index.check_and_insert([entry(1, 0xFF << 40)], {})
     assert answer.decision == Unique(2)
-
-
-def test_the_size_of_calls_follows_the_best_pace_of_late():
-    size = CallSize(remembered=3)
-    assert size.pages == 25
-    size.took(25, 25 * 40e-6)
-    assert size.pages == 50
-    size.took(50, 1.0)
-    assert size.pages == 50, "one hiccup changes nothing"
-    size.took(50, 50 * 125e-6)
-    size.took(50, 50 * 125e-6)
-    assert size.pages == 16
-    size.took(10, 10.0)
-    size.took(10, 10.0)
-    size.took(10, 10.0)
-    assert size.pages == 1
 
 
 def test_the_oldest_match_wins_not_the_nearest(make):

@@ -7,36 +7,37 @@ longer of the two, not of both. Also here: how many pages a call should have.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-CALL_SECONDS = 0.002
+CALL_MICROSECONDS = 2000
 """Aim for one call: Redis serves nobody else meanwhile. We allow 10 ms, but a call that outlasts the kernel's slice of
 time (3 ms) may wait for another one in its middle. Of calls half as long hardly any did, and a page cost the same."""
 FIRST_PAGES, MAX_PAGES = 25, 64
 
 
 class CallSize:
-    """How many pages the next call should have: those that fit in `CALL_SECONDS` at the second best pace of late.
+    """How many pages the next call should have: those that fit in `CALL_MICROSECONDS` at the second best pace of late.
 
-    Not at a mean one, because a call can only be timed together with whatever else held it up; not at the best, because
-    an answer that was looked at late makes the call behind it seem short. What a call costs beyond that (buckets that
-    have grown hot) the script bounds itself, by the work that it sees.
+    The pace is the server's own, not what its caller waits: that is longer by the calls of all others, and who made its
+    calls smaller for it would only make them dearer. It is not a mean one, because a call may be held up by other
+    processes; not the best, because pages that are in the journal take next to no time. What a call costs beyond that
+    (buckets that have grown hot) the script bounds itself, by the work that it sees.
     """
 
     def __init__(self, remembered: int = 5) -> None:
         self._paces: deque[float] = deque(maxlen=remembered)
         self.pages = FIRST_PAGES
 
-    def took(self, pages: int, seconds: float) -> None:
-        """A call of so many pages took so long."""
-        self._paces.append(seconds / pages)
+    def took(self, pages: int, microseconds: int) -> None:
+        """The server took so long for a call of so many pages; 0: it does not know."""
+        if microseconds <= 0:
+            return
+        self._paces.append(microseconds / pages)
         pace = sorted(self._paces)[len(self._paces) // 3]
-        fitting = int(CALL_SECONDS / max(pace, 1e-6))
-        self.pages = max(1, min(MAX_PAGES, fitting, 2 * self.pages))
+        self.pages = max(1, min(MAX_PAGES, int(CALL_MICROSECONDS / pace), 2 * self.pages))
 
     def first(self, pages: int) -> int:
         """How many of a batch's pages its first call should have: a few where more follow. While they are packed the
@@ -50,26 +51,15 @@ class Line:
     def __init__(self, connection: Any, sha: str) -> None:
         self._connection = connection
         self._sha = sha
-        self._under_way = 0
-        self._began: float | None = None  # when the server was free for the earliest call under way, if that is known
 
     def send(self, key: str, arguments: Sequence[object]) -> None:
         """Send a call."""
-        if not self._under_way:
-            self._began = time.perf_counter()
-        self._under_way += 1
         self._connection.send_command("EVALSHA", self._sha, 1, key, *arguments)
 
-    def receive(self) -> tuple[list[bytes], float | None]:
-        """The answer to the earliest call under way, and how many seconds the server took for it.
-
-        None where that is not known: an answer that is there before it is waited for may have come at any time.
-        """
-        waited, began = not self._connection.can_read(timeout=0), self._began
-        answer: list[bytes] = self._connection.read_response()
-        self._under_way -= 1
-        self._began = time.perf_counter() if waited else None
-        return answer, self._began - began if self._began and began else None
+    def receive(self) -> list[Any]:
+        """The answer to the earliest call under way."""
+        answer: list[Any] = self._connection.read_response()
+        return answer
 
 
 class Script:

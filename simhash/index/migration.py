@@ -13,7 +13,6 @@ How far it came is kept beside: a migration that was ended goes on where it was,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -158,21 +157,22 @@ class Migration:
     def _carry(self, live: Inside, new: Layout) -> int:
         """Returns the last number that was to be carried."""
         size = CallSize()
-        carried, last, names = self._carried(live, 0, [], size.pages)
+        carried, last, _, names = self._carried(live, 0, [], size.pages)
         while carried < last:
-            begin, begun = carried + 1, time.perf_counter()
-            carried, last, names = self._carried(live, begin, [_placed(new, name) for name in names], size.pages)
-            size.took(max(1, carried - begin + 1), time.perf_counter() - begun)
+            begin, placed = carried + 1, [_placed(new, name) for name in names]
+            carried, last, microseconds, names = self._carried(live, begin, placed, size.pages)
+            size.took(max(1, carried - begin + 1), microseconds)
             self._tell(Progress("copying", carried, last))
         return last
 
-    def _carried(self, live: Inside, begin: int, placed: list[bytes], wanted: int) -> tuple[int, int, list[bytes]]:
-        """One call: the last number carried, the last that is to be, and as many names of the log as are wanted."""
+    def _carried(self, live: Inside, begin: int, placed: list[bytes], wanted: int) -> tuple[int, int, int, list[bytes]]:
+        """One call: the last number carried, the last that is to be, the microseconds that it took the server, and as
+        many names of the log as are wanted."""
         found = live.run(("carrying",), begin, wanted, *placed)
         if not found:
             raise self._by_others()
-        carried, last, *names = found
-        return int(carried), int(last), names
+        carried, last, microseconds, *names = found
+        return int(carried), int(last), microseconds, names
 
     # Switch -------------------------------------------------------------------------------------------------------
 

@@ -283,12 +283,13 @@ class RedisIndex:
                     at = some.stop
                     continue
                 some = sent.popleft()
-                found, seconds = line.receive()
+                found = line.receive()
+                microseconds = found.pop() if found else 0
                 if found and self._layout.meets_crowd(found[-1]):
                     found.pop()
                     crowded = True
-                elif found and seconds:
-                    self._size.took(len(found), seconds)
+                elif found:
+                    self._size.took(len(found), microseconds)
                 answers += map(self._told, found, entries[some], known.answers[some])
                 if len(found) < some.stop - some.start:
                     at = len(entries)

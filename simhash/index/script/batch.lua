@@ -50,4 +50,5 @@ write_log()
 for _, partition in ipairs(partitions) do write_journal(partition) end
 call('HSET', KEYS[1], 'seq', text_of(seq), 'documents', text_of(documents), 'most_candidates', text_of(most_candidates))
 if removed > 0 then call('HINCRBY', KEYS[1], 'removed', removed) end
+answers[#answers + 1] = taken()
 return answers

@@ -18,9 +18,9 @@
 --           behind the pages: what the base answers for each of the decided ones, as it would be returned
 -- A record is: seq (6), insertion time in ms (6), body.   Integers are big-endian, scores are decimal text.
 -- Returns one answer a page: candidates compared (4 bytes), then 'u' seq | 'd' distance (1 byte) record | 'c': the page meets
--- a crowd and has to be judged alone. Answers for the first pages only when `work` was used up or behind a 'c': the rest must
--- come again. Calls of the same name that were sent meanwhile are then given no answers, as their pages would be judged out
--- of turn.
+-- a crowd and has to be judged alone. Behind them, the microseconds that it took (see `taken`). Answers for the first pages
+-- only when `work` was used up or behind a 'c': the rest must come again. Calls of the same name that were sent meanwhile are
+-- then given no answers, as their pages would be judged out of turn.
 
 local FIRST_PAGE = 3
 local asked = cjson.decode(ARGV[2])
@@ -50,10 +50,16 @@ if asked.next and (meta[8] or '') ~= asked.next then return redis.error_reply('N
 if meta[6] and meta[6] == asked.name then return {} end
 local seq, documents, most_candidates = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[7] or '0')
 
-local now = asked.now_ms
-if now < 0 then
-  local time = call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
+local time, os = call('TIME'), rawget(_G, 'os')
+local began = os and os.clock()
+local now = asked.now_ms < 0 and time[1] * 1000 + math.floor(time[2] / 1000) or asked.now_ms
+
+-- For how many microseconds the server is at this call: of its processor where scripts can ask for that (Redis 7.4), else of
+-- its clock. 0 where they have neither: in Redis 7.2 TIME stands still during a script.
+local function taken()
+  if began then return math.floor((os.clock() - began) * 1e6) end
+  local ended = call('TIME')
+  return (ended[1] - time[1]) * 1e6 + ended[2] - time[2]
 end
 local oldest_live = asked.max_age_ms >= 0 and now - asked.max_age_ms or -1
 

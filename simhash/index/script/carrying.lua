@@ -4,8 +4,8 @@
 -- ARGV[3]   the seq of the first of them
 -- ARGV[4]   how many names of the log to return
 -- ARGV[5..] for each as it is logged, and behind a fingerprint the places that it has there
--- Returns the last number carried, and the last that is to be; then what follows in the log. Nothing when there is no next
--- generation.
+-- Returns the last number carried, the last that is to be, and the microseconds that it took; then what follows in the log.
+-- Nothing when there is no next generation.
 
 if not beside then return {} end
 local next_meta = meta[8] .. ':meta'
@@ -34,4 +34,4 @@ end
 carried = math.min(math.max(carried, first - 1), last)
 call('HSET', next_meta, 'carried', text_of(carried))
 local _, names = logged(carried + 1, math.min(carried + tonumber(ARGV[4]), last))
-return {text_of(carried), text_of(last), unpack(names)}
+return {text_of(carried), text_of(last), taken(), unpack(names)}
