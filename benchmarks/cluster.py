@@ -1,9 +1,9 @@
 """Check and insert on a Redis Cluster: one, two and four worker processes on three local primaries.
 
-Beside it one worker on one primary of the same kind, in the same run. Pages are made up, with random fingerprints: each
-is new, claimed, read for in all tables, numbered and written, which is the dearest case. Primaries and workers share
-this machine's cores, so the processor time of each is what to read: a page's cost for a worker, for the primary of the
-claim slot (of which there is one, however many primaries there are) and for all primaries together.
+Beside it one worker, and many, on one primary of the same kind, in the same run. Pages are made up, with random
+fingerprints: each is new, claimed, read for in all tables, numbered and written, which is the dearest case. Primaries
+and workers share this machine's cores, so the processor time of each is what to read: a page's cost for a worker, for
+the primary of the claim slot (of which there is one, however many primaries there are) and for all primaries together.
 """
 
 from __future__ import annotations
@@ -35,23 +35,28 @@ DOCUMENTS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: worker processes, and batches of each."""
+    """How much is measured: worker processes, on one primary and on a cluster, and batches of each."""
 
+    on_one: tuple[int, ...] = (1, 4, 8)
     workers: tuple[int, ...] = (1, 2, 4)
     batches: int = 100
     primaries: int = 3
 
 
-QUICK = Sizes(workers=(1, 2), batches=3)
+QUICK = Sizes(on_one=(1, 2), workers=(1, 2), batches=3)
 
 
 def run(report: Report, sizes: Sizes, directory: Path) -> None:
     """Measure everything of this file on servers in `directory`."""
     single = RedisServer(directory / "single", dies_with_parent=True)
     single.start()
+    rates = []
     try:
-        report.heading("index on one primary, one worker process")
-        alone = _measured(report, "one primary", single.url, [single], 1, sizes)
+        for workers in sizes.on_one:
+            report.heading(f"index on one primary, {workers} worker processes")
+            rates.append(_measured(report, "one primary", single.url, [single], workers, sizes))
+            if len(rates) > 1:
+                report.ratio(Ratio(NAME, f"{workers} workers on one primary to one", rates[-1] / rates[0], "x"))
     finally:
         single.kill()
     nodes = start_cluster(directory / "cluster", sizes.primaries, dies_with_parent=True)
@@ -60,7 +65,7 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
         for workers in sizes.workers:
             report.heading(f"index on a cluster of {len(nodes)} primaries, {workers} worker processes")
             rate = _measured(report, f"{len(nodes)} primaries", url, nodes, workers, sizes)
-            report.ratio(Ratio(NAME, f"{workers} workers on the cluster to one on one primary", rate / alone, "x"))
+            report.ratio(Ratio(NAME, f"{workers} workers on the cluster to one on one primary", rate / rates[0], "x"))
     finally:
         for node in nodes:
             node.kill()
