@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from simhash.index.calls import CallSize, Line
 from simhash.index.opening import open_index
 from simhash.tables import design
@@ -33,8 +35,13 @@ def test_a_server_that_cannot_tell_the_time_changes_nothing():
     assert size.pages == 25
 
 
-def test_a_call_that_waits_for_others_is_no_longer_for_it(client, name, monkeypatch):
-    """Who counted that in would make its calls smaller the more workers there are, and each page the dearer."""
+@pytest.mark.parametrize("server", ["client", "valkey_client"])
+def test_a_call_that_waits_for_others_is_no_longer_for_it(request, server, name, monkeypatch):
+    """Who counted that in would make its calls smaller the more workers there are, and each page the dearer.
+
+    The two tell their scripts the time in different ways.
+    """
+    client = request.getfixturevalue(server)
     index = open_index(client, name, {}, relation(design("4")), 1000)
     index.check_and_insert([entry(0, 1)], {})
     told: list[int] = []
