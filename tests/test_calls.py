@@ -15,17 +15,24 @@ PAUSE_SECONDS = 0.5
 def test_the_size_of_calls_follows_the_second_best_pace_of_late():
     size = CallSize(remembered=3)
     assert size.pages == 25
-    size.took(25, 25 * 40)
-    assert size.pages == 50
-    size.took(50, 1_000_000)
-    assert size.pages == 50, "one hiccup changes nothing"
-    size.took(50, 50 * 125)
-    size.took(50, 50 * 125)
+    size.took(25, 25 * 50)
+    assert size.pages == 40
+    size.took(40, 1_000_000)
+    assert size.pages == 40, "one hiccup changes nothing"
+    size.took(40, 40 * 125)
+    size.took(40, 40 * 125)
     assert size.pages == 16
     size.took(10, 10_000_000)
     size.took(10, 10_000_000)
     size.took(10, 10_000_000)
     assert size.pages == 1
+
+
+def test_pages_that_take_no_time_do_not_make_calls_large():
+    size = CallSize()
+    for _ in range(10):
+        size.took(size.pages, 1)
+    assert size.pages == 48
 
 
 def test_a_server_that_cannot_tell_the_time_changes_nothing():

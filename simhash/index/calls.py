@@ -15,7 +15,8 @@ from typing import Any
 CALL_MICROSECONDS = 2000
 """Aim for one call: Redis serves nobody else meanwhile. We allow 10 ms, but a call that outlasts the kernel's slice of
 time (3 ms) may wait for another one in its middle. Of calls half as long hardly any did, and a page cost the same."""
-FIRST_PAGES, MAX_PAGES = 25, 64
+FIRST_PAGES, MAX_PAGES = 25, 48
+"""The most: behind pages that took next to no time, as those in the journal do, others come that take 0.1 ms each."""
 
 
 class CallSize:
