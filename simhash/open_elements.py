@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that never hold others, or that a parser ends by itself before the next of their kind.
 NOT_NESTING = frozenset(
     [
@@ -19,12 +20,7 @@ NOT_NESTING = frozenset(
         "dt",
         "embed",
         "frame",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
+        *_HEADINGS,
         "head",
         "hr",
         "html",
@@ -78,12 +74,7 @@ _BREAKOUT = frozenset(
         "dt",
         "em",
         "embed",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
+        *_HEADINGS,
         "head",
         "hr",
         "i",
