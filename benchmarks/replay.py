@@ -10,7 +10,7 @@ import redis
 from benchmarks.meter import Stopwatch
 from simhash.index.calls import Script
 
-EMPTY_SCRIPT = "return 0"
+EMPTY_SCRIPT = "return {}"
 
 
 class RecordingConnection(redis.Connection):

@@ -35,11 +35,23 @@ def test_pages_that_take_no_time_do_not_make_calls_large():
     assert size.pages == 48
 
 
-def test_a_server_that_cannot_tell_the_time_changes_nothing():
-    size = CallSize()
-    size.took(25, 0)
-    size.took(25, -1)
-    assert size.pages == 25
+class Answering:
+    """A connection that gives these answers, each after a second."""
+
+    def __init__(self, clock, *answers):
+        self.clock = clock
+        self.answers = list(answers)
+
+    def read_response(self):
+        self.clock[0] += 1
+        return self.answers.pop(0)
+
+
+def test_a_server_that_cannot_tell_the_time_took_what_was_waited_for(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    line = Line(Answering(clock, [b"answer", 700], [b"answer", 0], []), "sha")
+    assert [line.receive() for _ in range(3)] == [([b"answer"], 700), ([b"answer"], 1_000_000), ([], 1_000_000)]
 
 
 @pytest.mark.parametrize("server", ["client", "valkey_client"])

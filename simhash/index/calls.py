@@ -7,6 +7,7 @@ longer of the two, not of both. Also here: how many pages a call should have.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from typing import Any
 CALL_MICROSECONDS = 2000
 """Aim for one call: Redis serves nobody else meanwhile. We allow 10 ms, but a call that outlasts the kernel's slice of
 time (3 ms) may wait for another one in its middle. Of calls half as long hardly any did, and a page cost the same."""
-FIRST_PAGES, MAX_PAGES = 25, 48
-"""The most: behind pages that took next to no time, as those in the journal do, others come that take 0.1 ms each."""
+FIRST_PAGES = 25
+MAX_PAGES = 48
+"""Also behind pages that took next to no time, as those in the journal do: the next may take 0.1 ms each."""
 
 
 class CallSize:
@@ -33,10 +35,8 @@ class CallSize:
         self.pages = FIRST_PAGES
 
     def took(self, pages: int, microseconds: int) -> None:
-        """The server took so long for a call of so many pages; 0: it does not know."""
-        if microseconds <= 0:
-            return
-        self._paces.append(microseconds / pages)
+        """The server took so long for a call of so many pages."""
+        self._paces.append(max(1, microseconds) / pages)
         pace = sorted(self._paces)[len(self._paces) // 3]
         self.pages = max(1, min(MAX_PAGES, int(CALL_MICROSECONDS / pace), 2 * self.pages))
 
@@ -57,10 +57,15 @@ class Line:
         """Send a call."""
         self._connection.send_command("EVALSHA", self._sha, 1, key, *arguments)
 
-    def receive(self) -> list[Any]:
-        """The answer to the earliest call under way."""
+    def receive(self) -> tuple[list[bytes], int]:
+        """The answer to the earliest call under way, and the microseconds that it took the server.
+
+        The script gives them behind its answer, or 0 where it cannot tell: then it is those that were waited.
+        """
+        began = time.perf_counter()
         answer: list[Any] = self._connection.read_response()
-        return answer
+        waited = int(1e6 * (time.perf_counter() - began))
+        return answer[:-1], answer[-1] or waited if answer else waited
 
 
 class Script:

@@ -13,6 +13,7 @@ How far it came is kept beside: a migration that was ended goes on where it was,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -159,9 +160,11 @@ class Migration:
         size = CallSize()
         carried, last, _, names = self._carried(live, 0, [], size.pages)
         while carried < last:
-            begin, placed = carried + 1, [_placed(new, name) for name in names]
+            begin, begun = carried + 1, time.perf_counter()
+            placed = [_placed(new, name) for name in names]
             carried, last, microseconds, names = self._carried(live, begin, placed, size.pages)
-            size.took(max(1, carried - begin + 1), microseconds)
+            waited = int(1e6 * (time.perf_counter() - begun))  # where the server cannot tell
+            size.took(max(1, carried - begin + 1), microseconds or waited)
             self._tell(Progress("copying", carried, last))
         return last
 

@@ -283,8 +283,7 @@ class RedisIndex:
                     at = some.stop
                     continue
                 some = sent.popleft()
-                found = line.receive()
-                microseconds = found.pop() if found else 0
+                found, microseconds = line.receive()
                 if found and self._layout.meets_crowd(found[-1]):
                     found.pop()
                     crowded = True
