@@ -91,7 +91,10 @@ def test_a_restart_that_lost_nothing_goes_on(nodes, client, name, role):
         until(lambda: another_server_is_refused(index), "an answer of the new server")
     assert looked_after(index, receipt, lambda: judged(index, 0)) == before
     assert judged(index, 100)
-    opened(client, name).present([receipt, index.receipt()])
+    assert "restarted or failed over" in index.server_change()
+    later = opened(client, name)
+    later.present([receipt, index.receipt()])
+    assert later.server_change() == ""
     assert check(index.inside, lambda _: None).violations == []
 
 
@@ -211,6 +214,7 @@ def test_a_slot_that_was_moved_raises_no_alarm(nodes, client, name, verify_chang
         move_slot(client, client.keyslot(f"{{{tag}}}"), Random(tag))
     assert looked_after(index, receipt, lambda: judged(index, 0)) == before
     assert judged(index, 100)
+    assert index.server_change() == ""
     opened(client, name, verify_changes=verify_changes).present([receipt, index.receipt()])
     assert check(index.inside, lambda _: None).violations == []
 

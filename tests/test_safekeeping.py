@@ -79,6 +79,32 @@ def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, monkeypatc
     opened(server).present([receipt, index.receipt()])
 
 
+def test_a_change_of_the_server_is_met_by_all_that_used_it_before_and_by_the_first_that_comes(server):
+    first, second = opened(server), opened(server)
+    for index in (first, second):
+        judged(index, 0)
+        index.present([index.receipt()])
+        assert index.server_change() == ""
+    before = receipt_in(first.receipt()).history[13:]
+    server.restart()
+    now = redis.Redis.from_url(server.url).info("replication")["master_replid"]
+    for index in (first, second):
+        index.present([index.receipt()])
+        assert index.server_change() == f"Redis was restarted or failed over (replication id {before}, now {now})"
+    third = opened(server)
+    third.present([first.receipt()])
+    assert third.server_change() == ""
+    server.restart()
+    fourth = opened(server)
+    fourth.present([first.receipt()])
+    assert fourth.server_change()
+    fifth = opened(server)
+    fifth.present([first.receipt()])
+    fifth.accept()
+    fifth.present([first.receipt()])
+    assert fifth.server_change() == ""
+
+
 def test_a_restart_stops_where_no_change_is_trusted(server):
     receipt = None
     for verify in (True, False):

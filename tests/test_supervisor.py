@@ -16,6 +16,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import descendants, wait_until_gone
+from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
 from worker.supervisor import ConsumersCollector
 
@@ -96,6 +97,28 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     assert supervisor.process.wait(60) == 0
     wait_until_gone(left)
     assert (tmp_path / "log").read_text().count("stopped: all that was judged is committed") == 2
+
+
+def test_consumers_that_end_because_redis_was_restarted_are_started_again(kafka_server, name, tmp_path):
+    with running_redis(tmp_path / "redis") as server, (tmp_path / "log").open("wb") as log:
+        made = Stream(name, kafka_server.bootstrap_servers, server.url, partitions=4)
+        made.create()
+        fill(made, 100, seed=4)
+        supervisor = Supervisor(made, log)
+        try:
+            made.wait_for(100)
+            server.restart()
+            fill(made, 50, seed=5)
+            made.wait_for(150)
+            until(lambda: supervisor.get("/readyz") == "ok\n", "both are ready again")
+            supervisor.process.terminate()
+            assert supervisor.process.wait(60) == 0
+        finally:
+            supervisor.process.kill()
+    assert set(made.answers().values()) == {1}
+    written = (tmp_path / "log").read_text()
+    assert "ended with 8; it is started again" in written
+    assert "simhash-dedup rebuild" in written
 
 
 def test_a_killed_supervisor_leaves_no_process_behind(stream, supervisor):

@@ -32,6 +32,7 @@ from worker.errors import (
     BatchAborted,
     BrokerUnreachable,
     PositionRewound,
+    ServerChanged,
     SessionLost,
     WorkerError,
 )
@@ -99,7 +100,7 @@ class Pipeline:
         self._under_way: deque[Batch] = deque()
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
-        self._receipt = ""
+        self._receipts: dict[Partition, str] = {}
         self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
@@ -110,6 +111,7 @@ class Pipeline:
 
         Raises:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
+            ServerChanged: the loop is to be started again.
             BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
         """
         self._open()
@@ -211,6 +213,7 @@ class Pipeline:
         log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
         for partition in lost:
             self._committed.pop(partition, None)
+            self._receipts.pop(partition, None)
             self._parts.metrics.lost(partition)
         self._unchecked = [gained for gained in self._unchecked if gained.partition not in lost]
         for batch in self._under_way:
@@ -268,7 +271,7 @@ class Pipeline:
             self._session.send(outgoing, offsets, self._parts.on_step, receipt)
         self._parts.on_step("committed")
         self._committed |= offsets
-        self._receipt = receipt
+        self._receipts |= dict.fromkeys(offsets, receipt)
         self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -307,21 +310,34 @@ class Pipeline:
             if mark is not None and position < mark:
                 raise PositionRewound(_rewound(self._settings, partition, position, mark))
             self._committed[partition] = position
+            self._receipts[partition] = receipt
             self._unchecked.pop(0)
+
+    def _look_at_server(self) -> None:
+        """Who answers now may be another server, or one that was restored: it must have what was committed."""
+        self._parts.index.present(dict.fromkeys(self._receipts.values()))
+
+    def _refuse_change(self) -> None:
+        """End for a change of the server that lost nothing, if that is wanted: it is to be seen, and then gone on."""
+        change = self._parts.index.server_change()
+        if change and self._settings.on_server_change == "restart" and not self._stopping.is_set():
+            raise ServerChanged(
+                f"{change}. Nothing that is known to be committed is missing: start this worker again, and it goes on "
+                "(--processes and supervisors do that); or make the index again from the verdicts, if in doubt "
+                "(simhash-dedup rebuild). With on_server_change = verify workers go on without ending"
+            )
 
     # Failure -----------------------------------------------------------------------------------------------------
 
     def _with_index(self, action: Callable[[], T]) -> T:
-        """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group.
-
-        Who answers after a failure may be another server, or one that was restored: it must have what was committed.
-        """
+        """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group."""
         pause, failed = 0.1, False
         while True:
             try:
                 if failed:
-                    self._parts.index.present([self._receipt])
+                    self._look_at_server()
                 result = action()
+                self._refuse_change()
             except IndexUnreachable as error:
                 log.warning("waiting for the index: %s", error)
                 failed = True
@@ -353,6 +369,7 @@ class Pipeline:
         for partition in self._committed:
             self._parts.metrics.lost(partition)
         self._committed.clear()
+        self._receipts.clear()
         self._unchecked.clear()
 
     def _back_off(self, error: Exception) -> None:
@@ -372,6 +389,8 @@ class Pipeline:
         self._parts.metrics.lag(lags)
         self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
+            self._look_at_server()
+            self._refuse_change()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)

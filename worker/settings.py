@@ -159,9 +159,10 @@ class Settings(BaseSettings):
     wait_timeout: Seconds = Field(
         1.0, gt=0, le=30, description="how long to wait for them; then the batch is read again"
     )
-    on_server_change: Literal["verify", "stop"] = Field(
-        "verify",
-        description="Redis restarted or failed over: go on if it has all that was committed; or always stop",
+    on_server_change: Literal["restart", "verify", "stop"] = Field(
+        "restart",
+        description="Redis restarted or failed over, and has all that was committed: end with exit code 8, and go on "
+        "when started again; verify: go on at once; stop: not before `index accept`",
     )
     index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
     profile: str = Field(

@@ -22,7 +22,7 @@ REBUILD = (
     "Stop all workers and make the index again from the verdicts (simhash-dedup rebuild); or, if it is right as it is, "
     "say so (simhash-dedup index accept)"
 )
-IN_DOUBT = "Who doubts it makes it again (simhash-dedup rebuild); on_server_change = stop ends workers at every change"
+IN_DOUBT = "Who doubts it makes it again from the verdicts (simhash-dedup rebuild)"
 """Said of a change of the server that lost nothing."""
 
 

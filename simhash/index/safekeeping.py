@@ -60,6 +60,9 @@ def receipt_in(text: str) -> Receipt | None:
 class Safekeeping:
     """See the module. Raises the driver's errors: `simhash.index.faults.translated` knows those of the script.
 
+    Attributes:
+        change: how the server was exchanged, as far as was seen here; empty: it was not.
+
     Args:
         client: a connection; answers as bytes. Where replicas are waited for, it is exchanged for one that has a single
             connection, because WAIT speaks of what was written through its own.
@@ -75,6 +78,7 @@ class Safekeeping:
         self._seq = 0
         self._connects = 0
         self._connects_before = 0
+        self.change = ""
         if durability.replicas:
             self.client.connection.register_connect_callback(self._note_connect)
 
@@ -87,25 +91,23 @@ class Safekeeping:
         """Hold these receipts against the index; returns the history it is in now.
 
         Args:
-            moved: go on after a change of the server even where no change is trusted: its keys were moved.
+            moved: its keys were moved to another server: that is no change, and trusted even where none is.
         """
         told = [str(value) for each in receipts for value in each]
         trusted = self._durability.verify_changes or moved
-        history, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
-        if left:
-            log.warning(
-                "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that "
-                "is known to be committed, lacks nothing of it, and goes on from number %d. %s",
-                *(left.decode(), history.decode()[13:], seq, IN_DOUBT),
-            )
-        if history.decode() != self._history:
-            self._history, self._seq = history.decode(), 0
+        answer, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
+        history = answer.decode()
+        if not moved:
+            self._note_change(left.decode() or _server_of(self._history), _server_of(history), seq)
+        if history != self._history:
+            self._history, self._seq = history, 0
         return self._history
 
     def server(self) -> bytes:
-        """How the replication id of the index's present history begins; empty: it has none."""
-        history: bytes = self.client.hget(self._meta, "history") or b""
-        return bytes.fromhex(history.decode()[13:29])
+        """How the replication id begins that is counted on here, before the first call that of the index's present
+        history; empty: it has none."""
+        history = self._history or (self.client.hget(self._meta, "history") or b"").decode()
+        return bytes.fromhex(_server_of(history)[:16])
 
     def expected(self) -> str:
         """The history that a call counts on."""
@@ -142,5 +144,20 @@ class Safekeeping:
                 f"{found} of {wanted} replicas (wait_replicas) acknowledged a batch within {wait_ms} ms (wait_timeout)"
             )
 
+    def _note_change(self, before: str, now: str, seq: int) -> None:
+        if before in ("", now):
+            return
+        self.change = f"Redis was restarted or failed over (replication id {before}, now {now})"
+        log.warning(
+            "%s: the index was held against all that is known to be committed, lacks nothing of it, and goes on from "
+            "number %d. %s",
+            *(self.change, seq, IN_DOUBT),
+        )
+
     def _note_connect(self, _: Any) -> None:
         self._connects += 1
+
+
+def _server_of(history: str) -> str:
+    """Its replication id; empty where there is no history yet."""
+    return history[13:]

@@ -203,6 +203,10 @@ class ClusterIndex:
         """See `Index.present`: the claim slot is held against receipts, and all groups against the claim slot."""
         self._keeper.present(receipts)
 
+    def server_change(self) -> str:
+        """See `Index.server_change`; of any primary. A slot that was moved is none."""
+        return self._keeper.server_change()
+
     def accept(self) -> None:
         """The operator announces that the index is right as it is, whatever receipts say of it."""
         self._keeper.accept()

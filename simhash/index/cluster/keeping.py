@@ -8,7 +8,7 @@ and whenever receipts are presented.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from simhash.errors import IndexLost, IndexUnreachable, IndexUnreplicated
@@ -39,6 +39,7 @@ class Keeper:
         self._claims = claims
         self._safekeeping = safekeeping
         self._durability = durability
+        self._change = ""
 
     def receipt(self) -> str:
         """See `Index.receipt`."""
@@ -50,10 +51,15 @@ class Keeper:
 
     def present(self, receipts: Iterable[str]) -> None:
         """See `Index.present`: the claim slot, then all groups."""
-        moved = not self._durability.verify_changes and self._safekeeping.server() in self._nodes.servers()
         with translated_on_cluster():
+            # Where the server that it was on is still there, the slot was moved at most.
+            moved = self._safekeeping.server() in self._nodes.servers()
             self._safekeeping.present(filter(None, map(receipt_in, receipts)), moved)
         self.settle()
+
+    def server_change(self) -> str:
+        """See `Index.server_change`."""
+        return self._safekeeping.change or self._change
 
     def accept(self) -> None:
         """Take the index as it is, whatever receipts and the ledger say of it."""
@@ -113,18 +119,21 @@ class Keeper:
             rows = [settled(group, kept[group], found[group]) for group in {*changed, *lower}]
             if not rows or self._claims.settle(rows):
                 self._claims.groups()
-                self._tell([group for group in changed if kept[group].known])
+                self._tell({group: kept[group].server for group in changed if kept[group].known})
                 return
         raise IndexUnreachable("the primaries of the Redis Cluster change all the time")
 
-    def _tell(self, changed: Sequence[int]) -> None:
-        if changed:
-            places = sorted({self._nodes.place(self._placement.written(group)) for group in changed})
-            log.warning(
-                "%d of the index's %d groups are on another server than before (%s: restarted, failed over, or slots "
-                "were moved); they have all that was finished. %s",
-                *(len(changed), self._placement.groups, ", ".join(places), IN_DOUBT),
-            )
+    def _tell(self, left: Mapping[int, bytes]) -> None:
+        """Say which groups have left which servers. Where all of those are still there, only slots were moved."""
+        if not left:
+            return
+        places = ", ".join(sorted({self._nodes.place(self._placement.written(group)) for group in left}))
+        others = f"{len(left)} of the index's {self._placement.groups} groups are on another server now ({places})"
+        if self._nodes.servers().issuperset(left.values()):
+            log.info("%s: slots were moved; they have all that was finished", others)
+            return
+        self._change = f"Redis was restarted or failed over: {others}"
+        log.warning("%s; they have all that was finished. %s", self._change, IN_DOUBT)
 
     def _refuse_loss(self, kept: Sequence[Kept], found: Sequence[Kept]) -> None:
         lacking = [group for group, (k, f) in enumerate(zip(kept, found, strict=True)) if f.calls < k.calls]
