@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource
 from prometheus_client import CollectorRegistry
 
+from simhash.errors import IndexUnreachable
 from simhash.index import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.profiles import profile
@@ -110,6 +111,45 @@ def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", stop_a
     if failure and not isinstance(failure[0], Crash):
         raise failure[0]
     return parts
+
+
+class Attesting(MemoryIndex):
+    """Gives a receipt, notes those that are presented, and does not answer when told so."""
+
+    attests, away = "", 0
+
+    def receipt(self):
+        return self.attests
+
+    def present(self, receipts):
+        self.presented = [*getattr(self, "presented", []), set(receipts)]
+
+    def check_and_insert(self, entries, committed):
+        if self.away:
+            self.away -= 1
+            raise IndexUnreachable("away")
+        return super().check_and_insert(entries, committed)
+
+
+def test_who_answers_after_a_failure_is_held_against_what_others_committed_too(kafka_server, redis_server, name, index):
+    """Of a partition that came from another worker, and of which this one has committed nothing."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2)
+    stream.create()
+    pages = [json_page(n, text) for n, text in enumerate(texts(60, Random(5)))]
+    attesting = Attesting(index.spec)
+    stream.send(pages[:20])
+    attesting.attests = "another worker's"
+    run(stream, attesting, 20)
+    stream.send(pages[20:], partition=1)
+    attesting.attests, attesting.presented, commits = "own", [], []
+
+    def goes_away_once(step):
+        if step == "committed":
+            commits.append(step)
+            attesting.away = int(len(commits) == 1)
+
+    run(stream, attesting, 60, on_step=goes_away_once)
+    assert {"another worker's", "own"} in attesting.presented
 
 
 def test_the_unique_topic_holds_the_unique_pages_as_they_came(stream, index):
