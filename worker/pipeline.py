@@ -316,6 +316,7 @@ class Pipeline:
     def _look_at_server(self) -> None:
         """Who answers now may be another server, or one that was restored: it must have what was committed."""
         self._parts.index.present(dict.fromkeys(self._receipts.values()))
+        self._refuse_change()
 
     def _refuse_change(self) -> None:
         """End for a change of the server that lost nothing, if that is wanted: it is to be seen, and then gone on."""
@@ -390,7 +391,6 @@ class Pipeline:
         self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
             self._look_at_server()
-            self._refuse_change()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)
