@@ -208,6 +208,14 @@ class Worker:
         _, written = self.process.communicate(timeout=seconds)
         return self.process.returncode, written
 
+    def refusal(self, code: int) -> str:
+        """Wait for its end by itself: with this exit code and, but for its log, one clear line, which is returned."""
+        found, written = self.wait()
+        assert found == code, written
+        assert "Traceback" not in written
+        (line,) = [line for line in written.splitlines() if line.startswith("simhash-dedup:")]
+        return line
+
     def stop(self) -> tuple[int, str]:
         """Ask it to end, and wait."""
         self.process.send_signal(signal.SIGTERM)

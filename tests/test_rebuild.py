@@ -20,7 +20,7 @@ from tests.crowded_cluster import Crashed, HalfWriting
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
-from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
+from tests.test_exactly_once import finish
 from worker.rebuilding.build import Target, build
 from worker.rebuilding.collected import Collected
 from worker.rebuilding.order import Sorted
@@ -320,12 +320,7 @@ def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, fl
     refused = stream.command("rebuild")
     assert (refused.returncode, "is not empty" in refused.stderr) == (5, True)
     stream.send([json_page(n, text) for n, text in enumerate(pages[90:], 100)])
-    again = stream.worker()
-    with working(again):
-        stream.wait_for(151)
-        assert again.stop()[0] == 0
-    assert_each_answered_once(stream, 151)
-    assert_guarantees(stream.verdicts())
+    finish(stream, 151)
 
 
 def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):

@@ -32,7 +32,6 @@ from worker.errors import (
     BatchAborted,
     BrokerUnreachable,
     PositionRewound,
-    ServerChanged,
     SessionLost,
     WorkerError,
 )
@@ -44,6 +43,7 @@ from worker.kafka import Assigned, Polled, Session
 from worker.metrics import Metrics
 from worker.outbox import Outbox
 from worker.progress import Progress
+from worker.receipts import Receipts
 from worker.records import Outgoing, Source
 from worker.setbacks import LONGEST_PAUSE_SECONDS, Setbacks
 from worker.settings import Settings
@@ -100,7 +100,7 @@ class Pipeline:
         self._under_way: deque[Batch] = deque()
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
-        self._receipts: dict[Partition, str] = {}
+        self._receipts = Receipts(parts.index, parts.settings, stopping)
         self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
@@ -213,8 +213,8 @@ class Pipeline:
         log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
         for partition in lost:
             self._committed.pop(partition, None)
-            self._receipts.pop(partition, None)
             self._parts.metrics.lost(partition)
+        self._receipts.drop(lost)
         self._unchecked = [gained for gained in self._unchecked if gained.partition not in lost]
         for batch in self._under_way:
             batch.lost |= lost
@@ -271,7 +271,7 @@ class Pipeline:
             self._session.send(outgoing, offsets, self._parts.on_step, receipt)
         self._parts.on_step("committed")
         self._committed |= offsets
-        self._receipts |= dict.fromkeys(offsets, receipt)
+        self._receipts.keep(dict.fromkeys(offsets, receipt))
         self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -310,23 +310,8 @@ class Pipeline:
             if mark is not None and position < mark:
                 raise PositionRewound(_rewound(self._settings, partition, position, mark))
             self._committed[partition] = position
-            self._receipts[partition] = receipt
+            self._receipts.keep({partition: receipt})
             self._unchecked.pop(0)
-
-    def _look_at_server(self) -> None:
-        """Who answers now may be another server, or one that was restored: it must have what was committed."""
-        self._parts.index.present(dict.fromkeys(self._receipts.values()))
-        self._refuse_change()
-
-    def _refuse_change(self) -> None:
-        """End for a change of the server that lost nothing, if that is wanted: it is to be seen, and then gone on."""
-        change = self._parts.index.server_change()
-        if change and self._settings.on_server_change == "restart" and not self._stopping.is_set():
-            raise ServerChanged(
-                f"{change}. Nothing that is known to be committed is missing: start this worker again, and it goes on "
-                "(--processes and supervisors do that); or make the index again from the verdicts, if in doubt "
-                "(simhash-dedup rebuild). With on_server_change = verify workers go on without ending"
-            )
 
     # Failure -----------------------------------------------------------------------------------------------------
 
@@ -336,9 +321,9 @@ class Pipeline:
         while True:
             try:
                 if failed:
-                    self._look_at_server()
+                    self._receipts.present()
                 result = action()
-                self._refuse_change()
+                self._receipts.refuse_change()
             except IndexUnreachable as error:
                 log.warning("waiting for the index: %s", error)
                 failed = True
@@ -369,8 +354,8 @@ class Pipeline:
         self._under_way.clear()
         for partition in self._committed:
             self._parts.metrics.lost(partition)
+        self._receipts.drop(self._committed)
         self._committed.clear()
-        self._receipts.clear()
         self._unchecked.clear()
 
     def _back_off(self, error: Exception) -> None:
@@ -390,7 +375,7 @@ class Pipeline:
         self._parts.metrics.lag(lags)
         self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
-            self._look_at_server()
+            self._receipts.present()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)
