@@ -6,12 +6,15 @@ import kafka.errors as errors
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import MemberToRemove
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.future import Future
 from kafka.partitioner.default import murmur2
 
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
 from worker.kafka import Session, Slot
 from worker.kafka.connect import translated
+from worker.kafka.rejoining import keep_answers
 from worker.records import Outgoing
 from worker.settings import load
 
@@ -126,6 +129,19 @@ def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_s
     finally:
         for session in sessions:
             session.close()
+
+
+def test_an_attempt_to_join_that_timed_out_is_made_anew_and_any_other_is_kept():
+    """The client tells its own wait from the attempt by nothing else, and would wait for ever for one that is over."""
+    keep_answers()
+    coordinator = object.__new__(ConsumerCoordinator)
+    for outcome, over in ((None, False), (errors.KafkaTimeoutError(), True), (errors.UnknownMemberIdError(), False)):
+        coordinator._join_task = attempt = Future()
+        assert not coordinator._join_task.is_done
+        attempt.success(b"") if outcome is None else attempt.failure(outcome)
+        assert coordinator._join_task.is_done is over
+    coordinator._join_task = None
+    assert coordinator._join_task is None
 
 
 def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_server, name):

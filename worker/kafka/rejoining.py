@@ -10,16 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 from kafka.coordinator.base import BaseCoordinator
+from kafka.errors import KafkaTimeoutError
 
 
 class _Join:
-    """The client's future of an attempt to join, which is never over before its result was taken."""
+    """The client's future of an attempt to join, which is not over before its result was taken.
 
-    is_done = False
+    But one that timed out is: the client would take that for the end of its own wait, and wait for it for ever.
+    """
 
     def __init__(self, future: Any) -> None:
+        self._future = future
         self.add_callback = future.add_callback
         self.add_errback = future.add_errback
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the client should make a new attempt."""
+        return isinstance(self._future.exception, KafkaTimeoutError)
 
 
 def _kept(coordinator: Any) -> _Join | None:
