@@ -98,6 +98,19 @@ def test_a_restart_that_lost_nothing_goes_on(nodes, client, name, role):
     assert check(index.inside, lambda _: None).violations == []
 
 
+def test_a_change_that_another_worker_met_is_told_too(nodes, client, name):
+    """It is settled in the claim slot by then: nothing refuses this worker's calls."""
+    first, second = opened(client, name), opened(client, name)
+    judged(first, 0)
+    judged(second, 100)
+    role_of(nodes, client, name, "data").restart()
+    whole_again(nodes)
+    looked_after(first, first.receipt(), lambda: judged(first, 0))
+    assert judged(second, 200)
+    assert "restarted or failed over" in second.server_change()
+    assert opened(client, name).server_change() == ""
+
+
 def another_server_is_refused(index):
     """Whether the claim slot answers nobody before receipts were held against it."""
     try:

@@ -8,7 +8,7 @@ and whenever receipts are presented.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from simhash.errors import IndexLost, IndexUnreachable, IndexUnreplicated
@@ -58,7 +58,8 @@ class Keeper:
         self.settle()
 
     def server_change(self) -> str:
-        """See `Index.server_change`."""
+        """See `Index.server_change`; also what another worker met and settled."""
+        self._tell()
         return self._safekeeping.change or self._change
 
     def accept(self) -> None:
@@ -114,22 +115,25 @@ class Keeper:
             if any(f.calls < k.calls for k, f in zip(kept, found, strict=True)) and self._claims.groups() != kept:
                 continue  # the groups of a generation that is over, or was given up, are removed
             refuse(kept, found)
-            changed = [group for group, (k, f) in enumerate(zip(kept, found, strict=True)) if k.server != f.server]
-            lower = [group for group, (k, f) in enumerate(zip(kept, found, strict=True)) if f.calls < k.calls]
-            rows = [settled(group, kept[group], found[group]) for group in {*changed, *lower}]
+            pairs = enumerate(zip(kept, found, strict=True))
+            rows = [settled(group, k, f) for group, (k, f) in pairs if k.server != f.server or f.calls < k.calls]
             if not rows or self._claims.settle(rows):
                 self._claims.groups()
-                self._tell({group: kept[group].server for group in changed if kept[group].known})
+                self._tell()
                 return
         raise IndexUnreachable("the primaries of the Redis Cluster change all the time")
 
-    def _tell(self, left: Mapping[int, bytes]) -> None:
+    def _tell(self) -> None:
         """Say which groups have left which servers. Where all of those are still there, only slots were moved."""
+        left = self._nodes.ledger.left
         if not left:
             return
+        servers = self._nodes.servers()
         places = ", ".join(sorted({self._nodes.place(self._placement.written(group)) for group in left}))
         others = f"{len(left)} of the index's {self._placement.groups} groups are on another server now ({places})"
-        if self._nodes.servers().issuperset(left.values()):
+        gone = not servers.issuperset(left.values())
+        left.clear()
+        if not gone:
             log.info("%s: slots were moved; they have all that was finished", others)
             return
         self._change = f"Redis was restarted or failed over: {others}"

@@ -49,15 +49,23 @@ def unpacked(data: bytes) -> list[Kept]:
 
 
 class Ledger:
-    """What the claim slot last said of the groups, and what was written to them since."""
+    """What the claim slot last said of the groups, and what was written to them since.
+
+    Attributes:
+        left: groups that are on another server now, whoever noticed it, with the one they were on before.
+    """
 
     def __init__(self) -> None:
         self._groups = unpacked(b"")
         self._written: dict[int, Kept] = {}
+        self.left: dict[int, bytes] = {}
 
     def learn(self, data: bytes) -> list[Kept]:
         """Take what the claim slot says; work begins anew."""
-        self._groups, self._written = unpacked(data), {}
+        before, self._groups, self._written = self._groups, unpacked(data), {}
+        for group, (old, new) in enumerate(zip(before, self._groups, strict=False)):  # a migration brings more groups
+            if old.known and new.known and old.server != new.server:
+                self.left.setdefault(group, old.server)
         return self._groups
 
     def expected(self, group: int) -> Kept:
