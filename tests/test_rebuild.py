@@ -8,12 +8,15 @@ from random import Random
 import msgspec
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.layout import bucket_bits
 from simhash.index.opening import existing_index
+from simhash.index.rows import RecordRow, Takedown
 from simhash.tables import design
 from tests.backends import KINDS, Backend
 from tests.crowded_cluster import Crashed, HalfWriting
@@ -21,14 +24,17 @@ from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import finish
+from worker.errors import InputError
 from worker.rebuilding.build import Target, build
-from worker.rebuilding.collected import Collected
+from worker.rebuilding.collected import Collected, forgotten
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Settled, Told
+from worker.rebuilding.sources import Settled, Told, in_file
 from worker.verdict import Match, SourceFields, Verdict, hexadecimal
 
 RULE = relation(design("10"))
 PROFILE = "some/1"
+TAKEN_DOWN_MS = 1_000_000
+"""Later than all verdicts here, where nothing else is said."""
 
 
 def told(page, decision, written_ms=1_000):
@@ -71,11 +77,16 @@ def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lam
     """The index called `name`, made from these."""
     spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
     with Sorted() as unique:
-        collected = Collected(PROFILE, frozenset(takedowns), unique)
+        collected = Collected(PROFILE, takedowns, unique)
         for _ in collected.add_all(answered):
             pass
         build(Target(partial(backend.store, name), spec, retention or Retention(), source), collected, on_record)
     return backend.existing(name), collected
+
+
+def taken_down(told, at=TAKEN_DOWN_MS):
+    """What an operator published of a page with that verdict."""
+    return Takedown(told.verdict.url, at, told.verdict.seq, told.verdict.observation[:16])
 
 
 def contents(index):
@@ -169,10 +180,10 @@ def test_a_stretch_that_was_half_written_is_written_whole_first(cluster_client, 
         rebuilt(target, name, answered)
     monkeypatch.undo()
     half = [page for page in pages[20 * calls : 20 * calls + 20] if page.fingerprint is not None]
-    gone = [page.observation[:8].hex() for page in half[::2]]
-    again, _ = rebuilt(target, name, answered, gone)
+    gone = {page.url for page in half[::2]}
+    again, _ = rebuilt(target, name, answered, [taken_down(each) for each in answered if each.verdict.url in gone])
     assert target.operations(again).check(lambda _: None).violations == []
-    kept = {page.url for page in pages if page.fingerprint is not None and page.observation[:8].hex() not in gone}
+    kept = {page.url for page in pages if page.fingerprint is not None and page.url not in gone}
     assert {record.url for fingerprint, record in again.scan() if fingerprint is not None} == kept
 
 
@@ -187,7 +198,7 @@ def test_a_rebuild_that_wakes_up_while_another_goes_on_changes_nothing(cluster_c
         def write(self, *arguments):
             if self.written == 1:
                 monkeypatch.undo()
-                rebuilt(target, name, answered[:30], takedowns=[answered[0].verdict.observation[:16]])
+                rebuilt(target, name, answered[:30], takedowns=[taken_down(answered[0])])
             super().write(*arguments)
             self.written += 1
 
@@ -214,19 +225,63 @@ def test_a_half_built_index_is_refused_by_workers(backend, name, original):
 
 def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(backend, name, original):
     index, answered = original
-    gone = [each.verdict for each in answered if each.verdict.seq][3:20:4]
-    observations = {verdict.observation[:16] for verdict in gone}
+    gone = [each for each in answered if each.verdict.seq][3:20:4]
 
     def kill(seq, _):
         raise Killed
 
     with pytest.raises(Killed):
         rebuilt(backend, f"{name}-2", answered, on_record=kill)
-    again, collected = rebuilt(backend, f"{name}-2", answered, observations)
+    again, collected = rebuilt(backend, f"{name}-2", answered, [*map(taken_down, gone)])
     assert len(collected.taken_down) == len(gone)
-    seqs = {verdict.seq for verdict in gone}
+    seqs = {each.verdict.seq for each in gone}
     assert contents(again) == [each for each in contents(index) if each[1].seq not in seqs]
     assert answers(again, crowd(50, Random(9), first=2000, short_share=1))
+
+
+def test_what_was_taken_down_and_is_told_unique_again_is_stored(backend, name):
+    """A rewind, or the same file once more: the page has a later number."""
+    first, again = (told(page, Unique(1)) for page in crowd(2, Random(5), short_share=0))
+    later = Told(structs_replaced(first.verdict, seq=7), TAKEN_DOWN_MS + 1)
+    takedowns = [taken_down(first), taken_down(first, at=5)]
+    index, collected = rebuilt(
+        backend, name, [first, Told(structs_replaced(again.verdict, seq=2), 5), later], takedowns
+    )
+    assert [record.seq for _, record in contents(index)] == [2, 7]
+    assert [row.seq for row in collected.taken_down] == [1]
+
+
+def test_what_stands_under_a_new_number_can_be_taken_down(backend, name):
+    """Also by who goes on with a rebuild that stored it."""
+    pages = [told(page, Unique(1), written_ms) for written_ms, page in enumerate(crowd(3, Random(5), short_share=0))]
+    index, _ = rebuilt(backend, name, pages)
+    assert [record.seq for _, record in contents(index)] == [1, 2, 3]
+    again, collected = rebuilt(backend, f"{name}-2", pages, [taken_down(pages[1])])
+    assert [record.seq for _, record in contents(again)] == [1, 3]
+    assert [row.seq for row in collected.taken_down] == [2]
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 6))
+def test_what_was_forgotten_before_a_takedown_stays_forgotten(steps, most):
+    """Against an index in a few lines: 0 stores a page, another number takes down one that is there."""
+    rows, takedowns, there = [], [], []
+    for at, step in enumerate(steps):
+        if step == 0 or not there:
+            rows.append(row_of(len(rows) + 1, 10 * at))
+            there = [*there, rows[-1].seq][-most:]
+        else:
+            seq = there.pop(step % len(there))
+            takedowns.append(Takedown("", 10 * at + 5, seq, f"{seq:016x}"))
+    with Sorted() as unique:
+        collected = Collected(PROFILE, takedowns, unique)
+        for row in rows:
+            unique.add(row)
+        first = forgotten(collected.numbered(), takedowns, most)
+        assert [row.seq for row in collected.kept(first, 0)] == there
+
+
+def row_of(seq, inserted_ms):
+    return RecordRow(seq, inserted_ms, "0" * 16, None, "text:" + "0" * 16, f"{seq:016x}", "http://a/", None, None)
 
 
 def test_retention_is_honoured(backend, name, original):
@@ -337,3 +392,35 @@ def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):
     verdicts.write_text("{}\n")
     broken = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-3")
     assert (broken.returncode, "line 1 is no verdict" in broken.stderr) == (3, True)
+
+
+DAMAGED = [
+    ({"fingerprint": "-1"}, "$.fingerprint"),
+    ({"digest": "text:zz"}, "$.digest"),
+    ({"seq": 1 << 48}, "$.seq"),
+    ({"verdict": "duplicate"}, "a duplicate has no number"),
+    ({"url": "http://a/" + "x" * 100_000}, "url is longer than"),
+    ({"id": "x" * 70_000}, "id is longer than"),
+    ({"fetched_at": "x" * 70_000}, "fetched_at is longer than"),
+    ({"source": {"topic": "pa:g es", "partition": 0, "offset": 1, "timestamp": None}}, "$.source.topic"),
+    ({"source": {"topic": "", "partition": 0, "offset": 1, "timestamp": None}}, "$.source.topic"),
+]
+
+
+@pytest.mark.parametrize(("changes", "wrong"), DAMAGED)
+def test_a_verdict_that_cannot_be_stored_is_named(tmp_path, changes, wrong):
+    fine = msgspec.to_builtins(told(entry(1, 5), Unique(1)).verdict)
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (fine, fine | changes)))
+    with pytest.raises(InputError, match=r"verdicts\.jsonl: line 2 is no verdict: ") as refused:
+        list(in_file(path))
+    assert wrong in str(refused.value)
+
+
+@pytest.mark.parametrize("stamped", [-1, 1 << 48, 1 << 60])
+def test_a_time_that_cannot_be_is_that_of_the_file(tmp_path, stamped):
+    """A producer may stamp what it likes: microseconds, say."""
+    verdict = msgspec.to_builtins(told(entry(1, 5), Unique(1)).verdict)
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text(json.dumps(verdict | {"source": verdict["source"] | {"timestamp": stamped}}) + "\n")
+    assert [each.written_ms for each in in_file(path)] == [int(path.stat().st_mtime * 1000)]

@@ -20,6 +20,8 @@ from simhash.errors import PageError
 from worker.records import Page, Source
 
 PageFormat = Literal["json", "html"]
+MAX_URL_BYTES = 32 << 10
+"""The most that `max_url_bytes` may be."""
 MAX_FETCHED_AT_BYTES = 64
 MAX_ID_BYTES = 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -36,6 +36,7 @@ from pydantic_settings import (
 from pytimeparse2 import parse as parse_duration
 
 from worker.errors import SettingsError
+from worker.page import MAX_URL_BYTES
 from worker.sentinel import SENTINEL_SCHEMES, sentinel_address
 
 PREFIX = "SIMHASH_DEDUP_"
@@ -183,7 +184,7 @@ class Settings(BaseSettings):
 
     # Limits of one page
     max_page_bytes: ByteSize = Field(ByteSize(10 << 20), ge=1, description="largest page, after base64")
-    max_url_bytes: ByteSize = Field(ByteSize(8 << 10), ge=1, le=32 << 10, description="longest URL, in UTF-8")
+    max_url_bytes: ByteSize = Field(ByteSize(8 << 10), ge=1, le=MAX_URL_BYTES, description="longest URL, in UTF-8")
     max_key_bytes: ByteSize = Field(ByteSize(16 << 10), ge=1, le=256 << 10, description="longest record key")
     max_header_bytes: ByteSize = Field(ByteSize(64 << 10), ge=1, le=256 << 10, description="all headers of a record")
     page_deadline: Seconds = Field(

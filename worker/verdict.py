@@ -6,10 +6,13 @@ byte; and it holds all that a rebuild of the index needs (hence `observation`, `
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from simhash.index.rows import Hex
+from worker.page import MAX_FETCHED_AT_BYTES, MAX_ID_BYTES, MAX_URL_BYTES
 from worker.records import Source
 
 Kind = Literal["exact", "near"]
@@ -54,8 +57,34 @@ class Verdict(msgspec.Struct, frozen=True):
     source: SourceFields
 
 
+class _ToldFrom(SourceFields, frozen=True):
+    topic: Annotated[str, Meta(pattern=r"^(file:[^\x00]*|[a-zA-Z0-9._-]{1,249})\Z")]
+    partition: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    offset: Annotated[int, Meta(ge=0, lt=1 << 48)]
+
+
+class _Told(Verdict, frozen=True):
+    """A verdict whose every field can become one of a record: it may have been edited or damaged."""
+
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
+    seq: Annotated[int, Meta(ge=1, le=10**14)] | None
+    observation: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    source: _ToldFrom
+
+    def __post_init__(self) -> None:
+        if self.verdict == "duplicate" and self.seq is not None:
+            raise ValueError(f"a duplicate has no number of its own, this one has seq {self.seq}")
+        limits = (("url", MAX_URL_BYTES), ("id", MAX_ID_BYTES), ("fetched_at", MAX_FETCHED_AT_BYTES))
+        for name, limit in limits:
+            if len((getattr(self, name) or "").encode()) > limit:
+                raise ValueError(f"{name} is longer than {limit:,} bytes")
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Verdict)
+_told = msgspec.json.Decoder(_Told)
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -70,6 +99,15 @@ def decode(data: bytes) -> Verdict:
         msgspec.DecodeError: it is none.
     """
     return _decoder.decode(data)
+
+
+def decode_told(data: bytes) -> Verdict:
+    """The verdict in `data`, fit to be stored: one that this program has told.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _told.decode(data)
 
 
 def source_fields(source: Source) -> SourceFields:

@@ -20,6 +20,9 @@ from msgspec import Meta
 EXPORT_FORMAT = 1
 """Version of these rows; `format` beside it is that of the index, which a journal's answers depend on."""
 
+TIMES = 1 << 48
+"""Times in records, in milliseconds since the epoch, are below it."""
+
 Hex = Annotated[str, Meta(pattern="^[0-9a-f]+$")]
 Observation = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Digest = Annotated[str, Meta(pattern="^(text|raw):([0-9a-f]{16}){1,2}$")]
@@ -68,7 +71,7 @@ class RecordRow(Row, frozen=True, tag="record"):
     """
 
     seq: Annotated[int, Meta(ge=1, lt=1 << 48)]
-    inserted_ms: Annotated[int, Meta(ge=0, lt=1 << 48)]
+    inserted_ms: Annotated[int, Meta(ge=0, lt=TIMES)]
     fingerprint: Hex | None
     verifier: Hex | None
     digest: Digest

@@ -11,10 +11,10 @@ import msgspec
 
 from simhash.index import IndexSpec, Retention
 from simhash.index.operations import Store
-from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow, RecordRow
+from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
 from simhash.index.specs import fields_of
 from simhash.index.transfer import entry_of, index_row, loaded
-from worker.rebuilding.collected import Collected, kept
+from worker.rebuilding.collected import Collected, forgotten
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,14 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     generation = str(fields_of(target.spec)["generation"])
     head = _head(target, generation)
     now_ms = int(time.time() * 1000)
-    total = sum(1 for _ in collected.numbered())
+    max_age_ms = target.retention.max_age_ms
+    oldest_ms = 0 if max_age_ms is None else now_ms - max_age_ms
+    skipped = forgotten(collected.numbered(), collected.takedowns, target.retention.max_documents)
     last = collected.last_seq + collected.counts.renumbered
-
-    def rows() -> Iterator[RecordRow]:
-        return kept(collected.numbered(), total, target.retention, now_ms)
-
-    count = sum(1 for _ in rows())
+    count = sum(1 for _ in collected.kept(skipped, oldest_ms))
     marks = [MarkRow(*partition, offset) for partition, offset in sorted(collected.marks.items())]
     store = target.opened(head)
-    whole: Iterator[AnyRow] = chain[AnyRow](rows(), marks, [EndRow(count, len(marks), 0)])
+    whole: Iterator[AnyRow] = chain[AnyRow](collected.kept(skipped, oldest_ms), marks, [EndRow(count, len(marks), 0)])
     loaded(store, msgspec.structs.replace(head, seq=last), whole, lambda seq: on_record(seq, last))
     _take_down(store, collected)
     # Receipts from before are held against what the verdicts said.

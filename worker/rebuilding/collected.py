@@ -1,21 +1,27 @@
 """What is to be stored again, out of what was told: the unique pages, and how far each partition is answered.
 
 Only `unique` verdicts are stored, under their numbers, at the time at which they were written. Left out are pages that
-were taken down, and verdicts of another profile, which another index gave. A page that was told unique again after an
-announced rewind has the same number and observation, and is stored once. A number that was given twice to different
-pages (after Redis had lost the first one) is the earlier page's; the later ones get new numbers, behind all others.
+were taken down, unless they were told unique again since then, and verdicts of another profile, which another index
+gave. A page that was told unique again after an announced rewind has the same number and observation, and is stored
+once. A number that was given twice to different pages (after Redis had lost the first one) is the earlier page's; the
+later ones get new numbers, behind all others.
+
+Of a bounded number of pages those are left that the index had: what it forgot before a page behind it was taken down
+stays forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from simhash.index import Partition, Retention
+from simhash.index import Partition
 from simhash.index.interface import STORED_BYTES, shortened
-from simhash.index.rows import RecordRow
+from simhash.index.rows import RecordRow, Takedown
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, Settled, Told
 from worker.verdict import Verdict
@@ -45,19 +51,27 @@ class Collected:
 
     Attributes:
         profile: name and version, as in verdicts.
-        takedowns: the observations, 16 hex digits each, of the pages that were taken down.
+        takedowns: what operators removed, in any order.
         marks: of each partition that pages came from, the offset before which all are answered.
         last_seq: the largest number that was told.
-        taken_down: the unique pages that are left out.
+        taken_down: the unique pages that are left out, under the numbers that they would have; see `numbered`.
     """
 
     profile: str
-    takedowns: Collection[str]
+    takedowns: Sequence[Takedown]
     unique: Sorted
     marks: dict[Partition, int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     last_seq: int = 0
     taken_down: list[RecordRow] = field(default_factory=list)
+    _gone: dict[str, tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Of each observation the last number and the last time at which it was taken down."""
+        self._gone = {}
+        for each in self.takedowns:
+            seq, at = self._gone.get(each.observation, (0, -1))
+            self._gone[each.observation] = max(seq, each.seq), max(at, each.at)
 
     def add_all(self, answered: Iterable[Answered]) -> Iterator[Counts]:
         """Take verdicts and dead letters in; the counts so far after each."""
@@ -78,37 +92,72 @@ class Collected:
         elif verdict.seq is not None:
             self.last_seq = max(self.last_seq, verdict.seq)
             row = _row(verdict, verdict.seq, told.written_ms)
-            if row.observation in self.takedowns:
-                self.taken_down.append(row)
-            else:
-                self.unique.add(row)
+            self.unique.add(row)
 
     def _answered(self, partition: Partition, offset: int) -> None:
         if not partition.topic.startswith("file:"):  # a file has no committed offsets
             self.marks[partition] = max(self.marks.get(partition, 0), offset + 1)
 
-    def numbered(self) -> Iterator[RecordRow]:
-        """The rows to store, each number once, in rising order; may be asked for again."""
+    def numbered(self) -> Iterator[tuple[RecordRow, bool]]:
+        """The rows that were told, each number once, in rising order, and whether each was taken down.
+
+        May be asked for again. At its end `taken_down` and `counts.renumbered` are known.
+        """
+        taken_down: list[RecordRow] = []
+        for row, gone in self._renumbered():
+            if gone:
+                taken_down.append(row)
+            yield row, gone
+        self.taken_down = taken_down
+
+    def _renumbered(self) -> Iterator[tuple[RecordRow, bool]]:
         late: dict[str, RecordRow] = {}
         last: RecordRow | None = None
         for row in self.unique.rows():
             if last is None or row.seq > last.seq:
-                yield row
+                yield row, self._is_gone(row)
                 last = row
             elif row.observation != last.observation:
                 late.setdefault(row.observation, row)
         self.counts.renumbered = len(late)
         for number, row in enumerate(late.values(), self.last_seq + 1):
-            yield msgspec.structs.replace(row, seq=number)
+            yield msgspec.structs.replace(row, seq=number), self._is_gone(row)
+
+    def _is_gone(self, row: RecordRow) -> bool:
+        """Whether a row, with the number that was told, was taken down, and not told unique again since then."""
+        seq, at = self._gone.get(row.observation, (0, -1))
+        return row.seq <= seq or row.inserted_ms <= at
+
+    def kept(self, forgotten: int, oldest_ms: int) -> Iterator[RecordRow]:
+        """The rows to store: not the first `forgotten` ones, none from before a time, nor what was taken down."""
+        for place, (row, gone) in enumerate(self.numbered()):
+            if place >= forgotten and row.inserted_ms >= oldest_ms and not gone:
+                yield row
 
 
-def kept(rows: Iterable[RecordRow], count: int, retention: Retention, now_ms: int) -> Iterator[RecordRow]:
-    """What retention leaves of `count` rows."""
-    skipped = 0 if retention.max_documents is None else max(0, count - retention.max_documents)
-    oldest = None if retention.max_age_ms is None else now_ms - retention.max_age_ms
-    for number, row in enumerate(rows):
-        if number >= skipped and (oldest is None or row.inserted_ms >= oldest):
-            yield row
+def forgotten(rows: Iterable[tuple[RecordRow, bool]], takedowns: Iterable[Takedown], most: int | None) -> int:
+    """How many of these rows, the first ones, an index has forgotten that keeps the `most` newest pages (None: all).
+
+    It forgets when a page is stored, and what it has forgotten does not come back when a page behind it is taken down:
+    so it matters which rows were stored before each takedown. That is told by their times.
+    """
+    coming = deque(sorted(takedowns, key=lambda each: each.at))
+    removed_later = {each.seq for each in coming}
+    places: dict[int, int] = {}
+    removed: list[int] = []
+    first = 0
+    for place, (row, _) in enumerate(rows):
+        while coming and coming[0].at < row.inserted_ms:
+            gone = places.get(coming.popleft().seq, -1)
+            if gone >= first:
+                insort(removed, gone)
+        if row.seq in removed_later:
+            places[row.seq] = place
+        while most is not None and place + 1 - first - len(removed) > most:
+            if removed and removed[0] == first:
+                removed.pop(0)
+            first += 1
+    return first
 
 
 def _row(verdict: Verdict, seq: int, inserted_ms: int) -> RecordRow:

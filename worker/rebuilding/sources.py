@@ -5,31 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Meta
 
-from simhash.index.rows import Hex, Takedown, decoded_takedown
+from simhash.index.rows import TIMES, Takedown, decoded_takedown
 from worker import compression
 from worker.deadletter import PREFIX
 from worker.errors import InputError
 from worker.kafka.replay import replayed
 from worker.settings import Settings
-from worker.verdict import Verdict
-
-
-class _Storable(Verdict, frozen=True):
-    """A verdict whose every field can become one of a record: files may have been edited or damaged."""
-
-    fingerprint: Hex | None
-    verifier: Hex | None
-    digest: Annotated[str, Meta(pattern="^(text|raw):[0-9a-f]{32}$")]
-    seq: Annotated[int, Meta(ge=1, lt=1 << 48)] | None
-    observation: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-
-
-_verdicts = msgspec.json.Decoder(_Storable)
+from worker.verdict import Verdict, decode_told
 
 
 class Told(NamedTuple):
@@ -54,7 +40,7 @@ def in_file(path: Path) -> Iterator[Told]:
     """The verdicts of a file as `simhash-dedup file` writes them (also .gz, .zst).
 
     A verdict has no time of its own: it is taken to be written when its page came to the topic (`source.timestamp`),
-    and where it came from a file, when this file was last changed.
+    and where it came from a file, or its producer stamped no time that can be, when this file was last changed.
 
     Raises:
         InputError: it cannot be read, or a line is no verdict.
@@ -70,14 +56,15 @@ def in_file(path: Path) -> Iterator[Told]:
 
 def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
     try:
-        verdict = _verdicts.decode(line)
+        verdict = decode_told(line)
     except msgspec.DecodeError as error:
         raise InputError(f"{path}: line {number} is no verdict: {error}") from error
-    return Told(verdict, changed_ms if verdict.source.timestamp is None else verdict.source.timestamp)
+    stamped = verdict.source.timestamp
+    return Told(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
 
 
-def taken_down(settings: Settings, files: Iterable[Path]) -> frozenset[str]:
-    """The observations, 16 hex digits each, of the pages that operators took down.
+def taken_down(settings: Settings, files: Iterable[Path]) -> list[Takedown]:
+    """What operators took down.
 
     Raises:
         InputError: a file cannot be read, or a line is no takedown.
@@ -91,7 +78,7 @@ def taken_down(settings: Settings, files: Iterable[Path]) -> frozenset[str]:
             raise InputError(f"{path}: {error.strerror}") from error
     if topic := settings.takedown_topic:
         lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic)]
-    return frozenset(_takedown(place, line).observation for place, line in lines if line.strip())
+    return [_takedown(place, line) for place, line in lines if line.strip()]
 
 
 def _takedown(place: str, line: bytes) -> Takedown:
@@ -111,7 +98,7 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
     for received in replayed(settings, settings.verdict_topic):
         source, _, value, _ = received.record
         try:
-            yield Told(_verdicts.decode(value or b""), source.timestamp or 0)
+            yield Told(decode_told(value or b""), max(0, source.timestamp or 0))
         except msgspec.DecodeError as error:
             place = f"{source.topic}[{source.partition}] offset {source.offset}"
             raise InputError(f"{place} is no verdict: {error}") from error
