@@ -9,11 +9,13 @@ import redis
 
 from simhash.index import Retention
 from simhash.index.cluster import (
+    ClusterMigration,
     ClusterOperations,
     existing_cluster_index,
     open_cluster_index,
     opened_on_cluster_for_import,
 )
+from simhash.index.migration import Migration
 from simhash.index.opening import existing_index, open_index
 from simhash.index.operations import Operations, Store
 from simhash.index.primary import PrimaryOperations, opened_for_import
@@ -44,6 +46,9 @@ class Backend:
 
     def store(self, name, head) -> Store:
         return (opened_on_cluster_for_import if self.clustered else opened_for_import)(self.client, name, head)
+
+    def migrate(self, name, wanted) -> None:
+        (ClusterMigration if self.clustered else Migration)(self.client, name, lambda progress: None).run(wanted)
 
     def operations(self, index) -> Operations:
         return ClusterOperations(index.inside) if self.clustered else PrimaryOperations(index)

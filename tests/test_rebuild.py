@@ -219,7 +219,7 @@ def test_a_half_built_index_is_refused_by_workers(backend, name, original):
 
     with pytest.raises(Killed):
         rebuilt(backend, f"{name}-2", answered, on_record=kill)
-    with pytest.raises(IndexMismatch, match="imported"):
+    with pytest.raises(IndexMismatch, match="is not complete"):
         backend.open(f"{name}-2", RULE)
 
 

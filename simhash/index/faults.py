@@ -26,6 +26,10 @@ IN_DOUBT = "Who doubts it makes it again from the verdicts (simhash-dedup rebuil
 """Said of a change of the server that lost nothing."""
 
 
+class OutOfOrder(IndexFault):
+    """A number that was to be stored is not the one behind the last."""
+
+
 class BaseMoved(IndexFault):
     """The index is judged beside another base now; the message is its generation."""
 
@@ -77,6 +81,8 @@ def _fault(message: str) -> IndexFault:
         return BaseMoved(rest)
     if kind == "NEXT":
         return NextMoved(message)
+    if kind == "ORDER":
+        return OutOfOrder(f"Redis: {message}")
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
     if kind == "GENERATION":

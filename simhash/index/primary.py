@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from simhash.errors import IndexFault
+from simhash.errors import IndexFault, IndexMigrated, IndexMismatch
 from simhash.index.checking import check
-from simhash.index.faults import translated
+from simhash.index.faults import OutOfOrder, translated
 from simhash.index.findings import Findings
 from simhash.index.generations import fields_in
 from simhash.index.inside import Inside
@@ -21,7 +22,7 @@ from simhash.index.server import check_server
 from simhash.index.specs import fields_of
 from simhash.index.statistics import Statistics, statistics
 from simhash.index.takedowns import Found, take_down, under
-from simhash.index.transfer import entry_of, name_of_import, refuse_journals, resumes, spec_in
+from simhash.index.transfer import SET_WHILE_FILLING, entry_of, name_of_import, refuse_journals, resumes, spec_in
 from simhash.index.walking import walk
 
 _LOADING = ("judging", "loading")
@@ -88,10 +89,14 @@ class PrimaryOperations(_OnPrimary):
 
 
 class PrimaryStore(_OnPrimary):
-    """See `simhash.index.operations.Store`. Made by `opened_for_import`."""
+    """See `simhash.index.operations.Store`. Made by `opened_for_import`.
+
+    Raises (all methods): IndexMismatch: another program fills this index, or has finished it.
+    """
 
     def __init__(self, inside: Inside) -> None:
         super().__init__(inside)
+        self._set_while_filling = inside.client.register_script(SET_WHILE_FILLING)
         self.stored = int(self._client.hget(self.layout.meta, "seq"))
 
     def begin(self, seq: int) -> None:
@@ -100,18 +105,16 @@ class PrimaryStore(_OnPrimary):
 
     def store(self, steps: Sequence[Step]) -> None:
         """See `Store.store`: one script call."""
-        with translated():
+        with _alone():
             self._inside.run(_LOADING, *map(self._argument, steps))
 
     def set_mark(self, partition: Partition, offset: int) -> None:
         """See `Store.set_mark`."""
-        with translated():
-            self._client.hset(self.layout.journal(partition), "mark", str(offset))
+        self._set("mark", offset, self.layout.journal(partition))
 
     def set_journal(self, partition: Partition, offset: int, value: bytes) -> None:
         """See `Store.set_journal`."""
-        with translated():
-            self._client.hset(self.layout.journal(partition), offset.to_bytes(OFFSET_BYTES), value)
+        self._set(offset.to_bytes(OFFSET_BYTES), value, self.layout.journal(partition))
 
     def give_out(self, seq: int) -> None:
         """See `Store.give_out`."""
@@ -127,15 +130,25 @@ class PrimaryStore(_OnPrimary):
         with translated():
             return int(self._client.hget(self.layout.meta, "documents"))
 
-    def _set(self, field: str, value: str | int) -> None:
-        with translated():
-            self._client.hset(self.layout.meta, field, value)
+    def _set(self, field: str | bytes, value: str | bytes | int, key: str = "") -> None:
+        meta = self.layout.meta
+        with _alone():
+            self._set_while_filling(keys=[meta, key or meta], args=[self._inside.generation, field, value])
 
     def _argument(self, step: Step) -> bytes:
         if isinstance(step, Gap):
             return b"g" + step.count.to_bytes(SEQ_BYTES)
         number = step.seq.to_bytes(SEQ_BYTES) + step.inserted_ms.to_bytes(TIME_BYTES)
         return b"r" + number + self.layout.page(entry_of(step), 0)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    try:
+        with translated():
+            yield
+    except (IndexMigrated, OutOfOrder) as error:
+        raise IndexMismatch("another program fills this index now, or has finished it") from error
 
 
 def opened_for_import(client: Any, name: str, head: IndexRow) -> PrimaryStore:

@@ -51,7 +51,10 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
         IndexMismatch: it is of another format, or not whole yet.
     """
     if stored["generation"].startswith("importing "):
-        raise IndexMismatch(f"index {name!r} is being imported: `simhash-dedup index import` finishes it")
+        raise IndexMismatch(
+            f"index {name!r} is not complete: an import or a rebuild of it was begun. Given the same once more, "
+            "`simhash-dedup index import`, or `rebuild`, goes on with it; to begin anew, use another --index-name"
+        )
     if stored["format"] != str(FORMAT):
         raise IndexMismatch(
             f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "

@@ -24,6 +24,13 @@ from simhash.tables import described
 
 AT_ONCE = 100
 """Records stored by one call."""
+SET_WHILE_FILLING = """
+local generation = redis.call('HGET', KEYS[1], 'generation')
+local again = ARGV[2] == 'generation' and generation == ARGV[3]
+if generation ~= ARGV[1] and not again then return redis.error_reply('GENERATION ' .. tostring(generation)) end
+return redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+"""
+"""A script: the meta, a key; the generation that the index must have, a field of the key, its value."""
 LONGEST_GAP = 1000
 """Numbers that one gap stands for, so that no call is long."""
 _IMPORTING = "importing "
@@ -166,18 +173,23 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
         on_record: is told the seq of the last record stored, now and then.
 
     Raises:
-        IndexMismatch: the rows are not all there, not in order, or somebody else writes to the index.
+        IndexMismatch: the rows are not all there, not in order, too many, or somebody else writes to the index.
     """
     loader, layout = Loader(store), Layout("", spec_in(head))
     counts: Counter[type[AnyRow]] = Counter()
     last = 0
-    for row in rows:
+    coming = iter(rows)
+    for row in coming:
         if isinstance(row, RecordRow):
             if not last < row.seq <= head.seq:
                 raise IndexMismatch(f"record {row.seq} stands behind {last} of {head.seq}: the rows are not in order")
             last = row.seq
             _check_widths(row, layout)
         if isinstance(row, EndRow):
+            if next(coming, None) is not None:
+                raise IndexMismatch(
+                    "rows stand behind the `end` row: are these two files in one? Import the first alone"
+                )
             loader.finish(head)
             return _complete(row, counts)
         if isinstance(row, IndexRow):

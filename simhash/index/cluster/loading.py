@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexMigrated, IndexMismatch
 from simhash.index.cluster.groups import Operation
 from simhash.index.cluster.inside import Inside
 from simhash.index.cluster.nodes import Nodes, TakenOver
@@ -23,7 +23,7 @@ from simhash.index.layout import OFFSET_BYTES, SEQ_BYTES, TIME_BYTES
 from simhash.index.operations import Gap, Step
 from simhash.index.rows import IndexRow, RecordRow
 from simhash.index.specs import decoded
-from simhash.index.transfer import entry_of, name_of_import, refuse_journals, resumes, spec_in
+from simhash.index.transfer import SET_WHILE_FILLING, entry_of, name_of_import, refuse_journals, resumes, spec_in
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -79,11 +79,11 @@ class ClusterStore(OnCluster):
 
     def set_mark(self, partition: Partition, offset: int) -> None:
         """See `Store.set_mark`."""
-        self._nodes.set_field(self._inside.claims.journal(partition), "mark", str(offset))
+        self._set("mark", str(offset), self._inside.claims.journal(partition))
 
     def set_journal(self, partition: Partition, offset: int, value: bytes) -> None:
         """See `Store.set_journal`."""
-        self._nodes.set_field(self._inside.claims.journal(partition), offset.to_bytes(OFFSET_BYTES), value)
+        self._set(offset.to_bytes(OFFSET_BYTES), value, self._inside.claims.journal(partition))
 
     def give_out(self, seq: int) -> None:
         """See `Store.give_out`."""
@@ -91,7 +91,7 @@ class ClusterStore(OnCluster):
 
     def believe_earlier(self, before_ms: int, seq: int) -> None:
         """See `Store.believe_earlier`."""
-        self._nodes.set_field(self._inside.claims.meta, "earlier", f"{before_ms} {seq}")
+        self._set("earlier", f"{before_ms} {seq}", self._inside.claims.meta)
 
     def release(self, generation: str) -> int:
         """See `Store.release`."""
@@ -141,14 +141,18 @@ class ClusterStore(OnCluster):
         key = self._inside.placement.key(entry)
         return self._inside.placement.insertion(key, number + self.layout.body(entry), entry.verifier)
 
+    def _set(self, field: str | bytes, value: str | bytes, key: str) -> None:
+        keys = [self._inside.claims.meta, key]
+        self._steadily(lambda: self._nodes.script(SET_WHILE_FILLING, keys, [self._inside.generation, field, value]))
+
     def _number(self, field: str) -> int:
         return int(self._nodes.field(self._inside.claims.meta, field) or 0)
 
-    def _steadily(self, action: Callable[[], None]) -> None:
+    def _steadily(self, action: Callable[[], object]) -> None:
         try:
             self._inside.keeper.steadily(action)
-        except TakenOver as error:
-            raise IndexMismatch("another program fills this index now") from error
+        except (TakenOver, IndexMigrated) as error:
+            raise IndexMismatch("another program fills this index now, or has finished it") from error
 
 
 def opened_on_cluster_for_import(client: Any, name: str, head: IndexRow) -> ClusterStore:
