@@ -24,7 +24,7 @@ from tests.crowded_cluster import Crashed
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.test_cluster import held_up
 from worker.cli.main import commands
-from worker.errors import InputError
+from worker.errors import BrokerError, InputError, SettingsError
 from worker.verdict import SourceFields, Verdict, encode
 
 RULE = relation(design("10"), 12, bands=2)
@@ -150,7 +150,7 @@ def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(back
     with pytest.raises(IndexMismatch, match="cut off"):
         start(rows[1:40])
     for opened in (lambda: backend.existing(other), lambda: backend.open(other, RULE, 400, profile={"name": "p"})):
-        with pytest.raises(IndexMismatch, match="being imported"):
+        with pytest.raises(IndexMismatch, match="is not complete"):
             opened()
     different = msgspec.structs.replace(rows[0], seq=rows[0].seq + 1)
     with pytest.raises(IndexMismatch, match="of another import or rebuild that was ended"):
@@ -162,6 +162,40 @@ def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(back
     assert whole(backend, backend.existing(other))
 
 
+def test_an_import_that_wakes_up_behind_another_one_changes_nothing(backend, filled, name):
+    """The other one has finished the index, which has another generation since then: its marks and numbers hold."""
+    rows, other = rows_of(backend, filled), f"{name}-b"
+    slow = backend.store(other, rows[0])
+    quick = backend.store(other, rows[0])
+    loaded(quick, rows[0], rows[1:], lambda _: None)
+    quick.release(rows[0].generation)
+    backend.migrate(other, lambda present: replace(present, bucket_bits=present.bucket_bits + 1))
+    before = rows_of(backend, backend.existing(other))
+    late = (
+        lambda: slow.store([rows[1]]),
+        lambda: slow.set_mark(PAGES, 3),
+        lambda: slow.set_journal(PAGES, 3, b"late"),
+        lambda: slow.give_out(5),
+        lambda: slow.believe_earlier(5, 5),
+        lambda: slow.release(rows[0].generation),
+    )
+    for step in late:
+        with pytest.raises(IndexMismatch, match="another program fills this index now, or has finished it"):
+            step()
+    assert rows_of(backend, backend.existing(other)) == before
+
+
+def test_of_two_imports_at_once_one_says_so(backend, filled, name):
+    rows, other = rows_of(backend, filled), f"{name}-b"
+    records = [row for row in rows if isinstance(row, RecordRow)]
+    slow = backend.store(other, rows[0])
+    slow.begin(records[0].seq)
+    quick = backend.store(other, rows[0])
+    quick.store(records[:1])
+    with pytest.raises(IndexMismatch, match="another program fills this index now"):
+        slow.store(records[:1])
+
+
 def test_an_import_is_refused_where_it_would_mix_two_indexes(backend, filled, name, tmp_path):
     file = tmp_path / "index.jsonl"
     assert run("export", file, *place(backend, name)).exit_code == 0
@@ -170,7 +204,11 @@ def test_an_import_is_refused_where_it_would_mix_two_indexes(backend, filled, na
     backend.open(f"{name}-b", RULE, 400, profile={"name": "other"})
     with pytest.raises(IndexMismatch, match="made for something else"):
         run("import", file, *place(backend, f"{name}-b"))
-    file.write_bytes(file.read_bytes()[:-30])
+    whole_file = file.read_bytes()
+    file.write_bytes(whole_file * 2)
+    with pytest.raises(IndexMismatch, match="rows stand behind the `end` row"):
+        run("import", file, *place(backend, f"{name}-e"))
+    file.write_bytes(whole_file[:-30])
     with pytest.raises(InputError, match="is no row"):
         run("import", file, *place(backend, f"{name}-c"))
     file.write_text('{"row":"end","records":0,"marks":0,"journal":0}\n')
@@ -231,7 +269,9 @@ def test_pages_are_found_by_their_verdicts_without_a_search(backend, filled, nam
         Verdict(
             url=record.url, id=None, verdict="unique", match=None,
             fingerprint=None if fingerprint is None else f"{fingerprint:016x}", verifier=None,
-            digest=record.digest, features=9, profile="p", seq=record.seq, fetched_at=None, observation="",
+            digest=record.digest.ljust(record.digest.index(":") + 33, "0"), features=9, profile="p", seq=record.seq,
+            fetched_at=None,
+            observation=record.observation.hex() + "0" * 16,
             source=SourceFields("pages", 0, 0, None),
         )
         for fingerprint, record in some
@@ -246,6 +286,53 @@ def test_pages_are_found_by_their_verdicts_without_a_search(backend, filled, nam
     assert "not published" in shown.output
     monkeypatch.undo()
     assert whole(backend, filled)
+    _, there = stored[-1]
+    assert there.url not in urls
+    unknown = run("delete", there.url, *flags, "--dry-run")
+    assert (unknown.exit_code, f"no unique verdict in {flags[-1]}, and not searched for" in unknown.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"fingerprint": "ab" * 16}, "its fingerprint has more than the 64 bits of this index"),
+        ({"fingerprint": "-1"}, "$.fingerprint"),
+        ({"fingerprint": None, "digest": "foo"}, "$.digest"),
+        ({"digest": "text:zz"}, "$.digest"),
+    ],
+)
+def test_a_verdict_that_leads_nowhere_is_refused_with_its_line(backend, filled, name, tmp_path, changes, wrong):
+    fine = {
+        "url": "http://a/", "id": None, "verdict": "unique", "match": None, "fingerprint": "ab" * 8, "verifier": None,
+        "digest": "text:" + "ab" * 16, "features": 9, "profile": "p", "seq": 1, "fetched_at": None,
+        "observation": "cd" * 16, "source": {"topic": "pages", "partition": 0, "offset": 0, "timestamp": None},
+    }  # fmt: skip
+    path = tmp_path / "v.jsonl"
+    path.write_bytes(b"\n".join(msgspec.json.encode(each) for each in (fine, fine | changes)))
+    with pytest.raises(InputError, match=r"v\.jsonl: line 2 is no verdict: ") as refused:
+        run("delete", "http://a/", *place(backend, name), "--verdicts", path)
+    assert wrong in str(refused.value)
+
+
+def test_urls_of_a_file_are_taken_as_they_are(backend, name, tmp_path):
+    index = backend.open(name, RULE)
+    index.check_and_insert([replace(entry(1, 5), url="  http://a/ ")], {})
+    (tmp_path / "urls").write_bytes(b"\n  http://a/ \r\n   \n")
+    assert run("delete", "--from", tmp_path / "urls", *place(backend, name)).exit_code == 0
+    assert index.documents() == 0
+    (tmp_path / "urls").write_bytes(b"\n \n")
+    with pytest.raises(SettingsError, match="--from names no URL"):
+        run("delete", "--from", tmp_path / "urls", *place(backend, name))
+
+
+@pytest.mark.parametrize("backend", ["primary"], indirect=True)
+def test_a_takedown_topic_that_is_not_there_is_named_before_anything_is_removed(backend, kafka_server, filled, name):
+    _, record = next(filled.scan())
+    kafka = ("--bootstrap-servers", kafka_server.bootstrap_servers, "--takedown-topic", f"{name}.nowhere")
+    documents = filled.documents()
+    with pytest.raises(BrokerError, match=r"nowhere does not exist: `simhash-dedup topics` creates it"):
+        run("delete", record.url, *place(backend, name), *kafka)
+    assert filled.documents() == documents
 
 
 def test_takedowns_are_published(backend, kafka_server, filled, name):

@@ -385,5 +385,10 @@ def test_a_stream_goes_on_through_a_migration(kafka_server, redis_server, name):
     assert_guarantees(stream.verdicts())
     too_many = stream.command("index", "migrate", "--bucket-bits", "32", "--design", "4")
     assert (too_many.returncode, "design 4 can have 1 to 16" in too_many.stderr) == (2, True)
+    too_far = stream.command("index", "migrate", "--design", "1c1")
+    assert (too_far.returncode, "1c1 guarantees 0 bits, profile default of this index needs 3" in too_far.stderr) == (
+        2,
+        True,
+    )
     nothing = stream.command("index", "migrate")
     assert (nothing.returncode, "say what to change" in nothing.stderr) == (2, True)

@@ -126,6 +126,8 @@ def file(
     job = Job(inputs, places, state, redis_url)
     settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(stderr=True, quiet=quiet)
+    if not redis_url and "redis_url" in settings.model_fields_set:
+        console.print("redis_url is for streams: this run has an index of its own; --redis-url judges on a server's")
     summary = _done(job, settings, console)
     _show(summary, job.places, console)
     if not summary.complete:

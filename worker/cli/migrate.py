@@ -98,6 +98,12 @@ def _wanted(
         raise SettingsError(
             f"--bucket-bits {bucket_bits}: design {design.name} can have {possible[0]} to {possible[-1]}"
         )
+    needed = int(str(present.profile.get("k", 0)))
+    if design.k < needed:
+        raise SettingsError(
+            f"design: {design.name} guarantees {design.k} bits, profile {present.profile.get('name')} of this index "
+            f"needs {needed}: --design auto chooses one that does"
+        )
     bits = bucket_bits or fitting_bits(capacity, design)
     return IndexSpec(present.profile, replace(rule, design=design), bits, capacity)
 

@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from kafka import KafkaProducer
 
 from simhash.index.rows import Takedown, encoded
-from worker.kafka.connect import client_options, translated
+from worker.errors import BrokerError
+from worker.kafka.connect import admin_client, client_options, translated
+from worker.kafka.topics import existing
 from worker.settings import Settings
 
 SEND_SECONDS = 60.0
+
+
+def check_topic(settings: Settings, topic: str) -> None:
+    """Raise BrokerError if there is no such topic: who sends to one waits for it a minute, and learns no more."""
+    with admin_client(settings) as admin, translated(settings):
+        if topic not in existing(admin, [topic]):
+            raise BrokerError(f"topic {topic} does not exist: `simhash-dedup topics` creates it")
 
 
 def publish(settings: Settings, topic: str, takedowns: Sequence[Takedown]) -> None:

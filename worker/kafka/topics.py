@@ -68,10 +68,10 @@ def ensure_topics(settings: Settings, wanted: list[TopicPlan], replication: int,
     Lines that begin with "wrong:" or "missing:" are what remains to be done.
     """
     with admin_client(settings) as admin, translated(settings):
-        existing = _existing(admin, [plan.name for plan in wanted])
+        found = existing(admin, [plan.name for plan in wanted])
         for plan in wanted:
-            if plan.name in existing:
-                yield from _judged(admin, plan, existing[plan.name])
+            if plan.name in found:
+                yield from _judged(admin, plan, found[plan.name])
             elif dry_run:
                 yield f"missing: {plan.name} ({plan.purpose})"
             else:
@@ -89,7 +89,7 @@ def largest_messages(settings: Settings) -> dict[str, int]:
     """
     names = [plan.name for plan in plans(settings)]
     with admin_client(settings) as admin, translated(settings):
-        missing = [name for name in names if name not in _existing(admin, names)]
+        missing = [name for name in names if name not in existing(admin, names)]
         if missing:
             raise BrokerError(f"topic {', '.join(missing)} does not exist: `simhash-dedup topics` creates it")
         configs = {name: _configs(admin, name) for name in names}
@@ -111,7 +111,7 @@ def topic_id(admin: KafkaAdminClient, name: str) -> str | None:
     return str(described[0]["topic_id"]) if described else None
 
 
-def _existing(admin: KafkaAdminClient, names: list[str]) -> dict[str, int]:
+def existing(admin: KafkaAdminClient, names: list[str]) -> dict[str, int]:
     """The number of partitions of each topic that exists."""
     return {t["name"]: len(t["partitions"]) for t in admin.describe_topics(names) if not t["error_code"]}
 

@@ -12,18 +12,16 @@ from typing import IO, Any
 import click
 import msgspec
 
-from simhash.index.cluster import ClusterIndex
-from simhash.index.redis import RedisIndex
 from simhash.index.rows import Takedown, encoded
 from simhash.index.takedowns import Found, of_urls
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
-from worker.kafka.takedowns import publish
+from worker.kafka.takedowns import check_topic, publish
 from worker.settings import Settings
 from worker.stores import found_index, operations
-from worker.verdict import decode
+from worker.verdict import Verdict, decode, decode_told
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]
@@ -59,10 +57,17 @@ def delete(
     """
     wanted = {*urls, *_listed(listed)}
     if not wanted:
-        raise SettingsError("give a URL, or --from a file of them")
+        raise SettingsError("--from names no URL" if listed else "give a URL, or --from a file of them")
     settings = settings_of(config, flags)
     index = found_index(settings)
-    found = _found(index, wanted, verdicts)
+    if settings.takedown_topic and not dry_run:
+        check_topic(settings, settings.takedown_topic)
+    unknown: set[str] = set()
+    if verdicts:
+        places, unknown = _places(verdicts, wanted, index.spec.relation.design.bits)
+        found = [found for place in places for found in operations(index).under(*place, wanted)]
+    else:
+        found = list(of_urls(_told(index.scan(), index.documents()), wanted))
     for each in found:
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
@@ -71,25 +76,19 @@ def delete(
         click.echo(f"{done:,} pages removed, {index.documents():,} left")
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:
-        click.echo(f"not in the index: {url}", err=True)
+        why = f"no unique verdict in {verdicts}, and not searched for" if url in unknown else "not in the index"
+        click.echo(f"{why}: {url}", err=True)
     sys.exit(1 if missing else 0)
 
 
 def _listed(file: IO[bytes] | None) -> Iterator[str]:
     for number, line in enumerate(file or (), 1):
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"--from: line {number} is not UTF-8: {error.reason} (byte {error.start})") from error
-        if text:
+        if text.strip():  # blanks around a URL are part of it, as a page may have them
             yield text
-
-
-def _found(index: RedisIndex | ClusterIndex, urls: Collection[str], verdicts: Path | None) -> list[Found]:
-    if verdicts is None:
-        return list(of_urls(_told(index.scan(), index.documents()), urls))
-    under = operations(index).under
-    return [found for place in _places(verdicts, urls) for found in under(*place, urls)]
 
 
 def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:
@@ -100,9 +99,14 @@ def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:
         yield each
 
 
-def _places(verdicts: Path, urls: Collection[str]) -> list[tuple[int | None, str]]:
-    """Fingerprint and digest of each verdict on these URLs, each once."""
+def _places(verdicts: Path, urls: Collection[str], bits: int) -> tuple[list[tuple[int | None, str]], set[str]]:
+    """Fingerprint and digest of each `unique` verdict on these URLs, each once; and the URLs that have none.
+
+    Args:
+        bits: of the index's fingerprints.
+    """
     places: dict[tuple[int | None, str], None] = {}
+    without = set(urls)
     number = 0
     try:
         with verdicts.open("rb", buffering=0) as file:
@@ -110,13 +114,20 @@ def _places(verdicts: Path, urls: Collection[str]) -> list[tuple[int | None, str
                 number += 1
                 verdict = decode(line)
                 if verdict.url in urls and verdict.verdict == "unique":
-                    fingerprint = None if verdict.fingerprint is None else int(verdict.fingerprint, 16)
-                    places[fingerprint, verdict.digest] = None
+                    places[_place(decode_told(line), bits)] = None
+                    without.discard(verdict.url)
     except (msgspec.DecodeError, ValueError) as error:
         raise InputError(f"{verdicts}: line {number} is no verdict: {error}") from error
     except ERRORS as error:
         raise InputError(f"{verdicts} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return list(places)
+    return list(places), without
+
+
+def _place(verdict: Verdict, bits: int) -> tuple[int | None, str]:
+    fingerprint = None if verdict.fingerprint is None else int(verdict.fingerprint, 16)
+    if fingerprint is not None and fingerprint.bit_length() > bits:
+        raise ValueError(f"its fingerprint has more than the {bits} bits of this index: it is another index's")
+    return fingerprint, verdict.digest
 
 
 def _takedown(found: Found) -> Takedown:
