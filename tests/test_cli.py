@@ -78,14 +78,6 @@ def verdicts(path):
         (["index", "rewind"], ["rewind pages --partition 3 --to 1200", "Stop all workers"]),
     ],
 )
-def test_a_file_run_says_that_it_does_not_use_the_index_of_streams(pages, tmp_path):
-    """Where the environment, or a file of settings, names it: it would be judged on an empty index unseen."""
-    env = {"SIMHASH_DEDUP_REDIS_URL": "redis://127.0.0.1:1/0"}
-    done = run("file", pages, "--out", tmp_path / "v.jsonl", env=env)
-    assert (done.returncode, "--redis-url judges on a server's" in done.stderr) == (0, True)
-    assert "--redis-url" not in run("file", pages, "--out", tmp_path / "v.jsonl").stderr
-
-
 def test_help_teaches(arguments, words):
     done = run(*arguments, "--help")
     assert done.returncode == 0
@@ -378,3 +370,11 @@ def test_topics_are_created_judged_and_left_alone(kafka_server, redis_server, na
     larger = made.command("topics", "--max-page-bytes", "20MiB")
     assert larger.returncode == 1
     assert f"wrong: {name}.pages: max.message.bytes is 16,777,216; set it to 32,505,856 or more" in larger.stdout
+
+
+def test_a_file_run_says_that_it_does_not_use_the_index_of_streams(pages, tmp_path):
+    """Where the environment, or a file of settings, names it: it would be judged on an empty index unseen."""
+    env = {"SIMHASH_DEDUP_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = run("file", pages, "--out", tmp_path / "v.jsonl", env=env)
+    assert (done.returncode, "--redis-url judges on a server's" in done.stderr) == (0, True)
+    assert "--redis-url" not in run("file", pages, "--out", tmp_path / "v.jsonl").stderr

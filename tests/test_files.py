@@ -7,13 +7,17 @@ import os
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from simhash.index.checking import check
 from simhash.index.interface import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
+from simhash.index.migration import Migration
+from simhash.index.opening import open_index
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.stream import json_page, texts
@@ -42,7 +46,8 @@ def pool(request):
 def bench(pool):
     tables = design("4", DEFAULT.bits)
     relation = Relation(tables, DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
-    return Bench(DEFAULT, MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000)), pool)
+    index = MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000))
+    return Bench(DEFAULT, index, pool, lambda: index)
 
 
 @pytest.fixture
@@ -126,6 +131,26 @@ def test_what_comes_before_a_broken_place_is_judged_and_written(bench, places, t
     found = [v["source"]["offset"] for v in lines(places.verdicts)]
     assert found == list(range(len(found)))
     assert len(found) > 100
+
+
+def test_a_migration_in_the_middle_changes_no_verdict(bench, places, client, name, tmp_path):
+    pages = written(tmp_path / "pages.jsonl", PAGES)
+    assert run(bench, places, pages).complete
+    undisturbed = places.verdicts.read_bytes()
+    migrated = []
+
+    def migrate(summary):
+        if summary.pages and not migrated:
+            Migration(client, name, lambda step: None).run(lambda present: replace(present, bucket_bits=9))
+            migrated.append(summary.pages)
+
+    opened = partial(open_index, client, name, DEFAULT.recipe(), bench.index.spec.relation, 1000)
+    bench.index, bench.reopen = opened(), opened
+    assert run(bench, places, pages, on_progress=migrate).complete
+    assert 0 < migrated[0] < len(PAGES)
+    assert places.verdicts.read_bytes() == undisturbed
+    assert bench.index.spec.bucket_bits == 9
+    assert check(bench.index.inside, lambda _: None).violations == []
 
 
 def test_a_stopped_run_says_that_it_is_not_complete(bench, places, tmp_path):

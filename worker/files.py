@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import IO
 import msgspec
 import xxhash
 
+from simhash.errors import IndexMigrated
 from simhash.index import Index
 from simhash.profiles import Profile
 from worker.errors import InputError
@@ -25,6 +27,8 @@ from worker.judge import Judged, Prepared, Rejected, judge
 from worker.reading import Item, Reader
 from worker.records import RawRecord, Source
 from worker.verdict import Verdict, encode
+
+log = logging.getLogger(__name__)
 
 BATCH_RECORDS = 128
 BATCH_BYTES = 8 << 20
@@ -238,13 +242,27 @@ class _Batch:
     pending: Pending
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bench:
-    """What pages are judged with."""
+    """What pages are judged with.
+
+    Attributes:
+        reopen: opens the index once more: it was migrated.
+    """
 
     profile: Profile
     index: Index
     fingerprinters: Fingerprinters
+    reopen: Callable[[], Index]
+
+    def judge(self, pages: Sequence[Prepared]) -> list[Judged]:
+        """The verdicts. A batch that a migration interrupts is judged again: its pages keep the answers they have."""
+        while True:
+            try:
+                return judge(pages, self.index, self.profile)
+            except IndexMigrated as error:
+                log.warning("%s: opening it again", error)
+                self.index = self.reopen()
 
 
 def run_files(
@@ -290,7 +308,7 @@ def _settle(batch: _Batch, bench: Bench, outputs: Outputs, summary: Summary) -> 
     """Judge a batch and write it, refused records in their places."""
     outcomes: dict[Source, Outcome] = {o.source: o for o in batch.pending.results()}
     pages = [o for o in outcomes.values() if isinstance(o, Prepared)]
-    judged = {j.verdict.observation: j for j in judge(pages, bench.index, bench.profile)}
+    judged = {j.verdict.observation: j for j in bench.judge(pages)}
     for name, record in batch.items:
         outcome = record if isinstance(record, Rejected) else outcomes[record.source]
         raw = record if isinstance(record, RawRecord) else None

@@ -86,7 +86,7 @@ def _fault(message: str) -> IndexFault:
     if kind == "GENERATION" and rest == "false":
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
     if kind == "GENERATION":
-        return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated; restart this worker")
+        return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated meanwhile")
     if kind == "HISTORY":
         return IndexServerChanged(
             "Redis has another replication id than at the last call: it was restarted, restored or failed over"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,8 @@ def file(
     settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(stderr=True, quiet=quiet)
     if not redis_url and "redis_url" in settings.model_fields_set:
-        console.print("redis_url is for streams: this run has an index of its own; --redis-url judges on a server's")
+        note = "redis_url is for streams: this run has an index of its own; --redis-url judges on a server's"
+        console.print(note, soft_wrap=True)
     summary = _done(job, settings, console)
     _show(summary, job.places, console)
     if not summary.complete:
@@ -153,13 +155,15 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
         client = None if job.redis_url else stack.enter_context(embedded_redis(job.state))
         if client is not None:  # it is another server in each run: that is no news
             logging.getLogger(safekeeping.__name__).setLevel(logging.ERROR)
-        index = connected_index(settings, profile, client)
+        reopen = partial(connected_index, settings, profile, client)
+        index = reopen()
         outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
         fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
         on_progress = stack.enter_context(_progress(inputs, console))
-        summary = run_files(inputs, outputs, Bench(profile, index, fingerprinters), stopping, on_progress)
+        bench = Bench(profile, index, fingerprinters, reopen)
+        summary = run_files(inputs, outputs, bench, stopping, on_progress)
         outputs.finish(summary)
         return summary
 
