@@ -17,6 +17,12 @@ import redis
 from rich.console import Console
 
 import worker.cli.file as file_command
+from simhash.index.opening import open_index
+from simhash.index.primary import PrimaryOperations
+from simhash.index.rows import encoded
+from simhash.index.transfer import exported
+from simhash.tables import design
+from tests.pages import relation
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
@@ -378,3 +384,23 @@ def test_a_file_run_says_that_it_does_not_use_the_index_of_streams(pages, tmp_pa
     done = run("file", pages, "--out", tmp_path / "v.jsonl", env=env)
     assert (done.returncode, "--redis-url judges on a server's" in done.stderr) == (0, True)
     assert "--redis-url" not in run("file", pages, "--out", tmp_path / "v.jsonl").stderr
+
+
+def test_an_import_that_is_interrupted_says_how_it_goes_on(client, redis_server, name, tmp_path):
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    lines = [encoded(row) for row in exported(PrimaryOperations(index))]
+    pipe = tmp_path / "rows"
+    os.mkfifo(pipe)
+    process = started(
+        *("index", "import", pipe, "--index-name", f"{name}-b", "--redis-url", redis_server.url), stderr=subprocess.PIPE
+    )
+    with pipe.open("wb") as rows:
+        rows.write(lines[0])
+        rows.flush()
+        until(lambda: client.exists(f"{name}-b:meta"), "the begin of the import")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert process.communicate()[1].decode().startswith("interrupted: the same command goes on where it was")
+    done = started("index", "import", pipe, "--index-name", f"{name}-b", "--redis-url", redis_server.url)
+    pipe.write_bytes(b"".join(lines))
+    assert done.wait(30) == 0

@@ -20,6 +20,7 @@ from simhash.index.layout import bucket_bits as fitting_bits
 from simhash.index.layout import possible_bucket_bits
 from simhash.index.migration import Migration, Progress, Removal
 from simhash.tables import design as find_design
+from worker.cli.operating.telling import saying_what_is_next
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import automatic_design
 from worker.errors import SettingsError
@@ -76,7 +77,11 @@ def migrate(
         click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
         return
     wanted = partial(_wanted, name, documents, bucket_bits, k)
-    done = through_outages(lambda: migration.run(wanted), teller)
+    with saying_what_is_next(
+        "if it was begun, pages are written to the old tables and to the new ones until the same command has ended it, "
+        "or --abandon gives it up"
+    ):
+        done = through_outages(lambda: migration.run(wanted), teller)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from simhash.index import IndexSpec
 from simhash.index.layout import bucket_bits
+from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
 from worker.rebuilding.build import Target, build
@@ -39,7 +39,6 @@ NAMES = (
     "max_documents",
     *LOGGING,
 )
-TELL_SECONDS = 2.0
 
 
 @click.command()
@@ -69,7 +68,7 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     relation = configured_relation(settings, profile)
     spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
     target = Target(partial(opened_store, settings), spec, retention(settings), _source(settings, files))
-    tell = _teller()
+    tell = teller()
     with Sorted() as unique:
         collected = Collected(f"{profile.name}/{profile.version}", taken_down(settings, takedowns), unique)
         answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
@@ -77,7 +76,8 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
             raise SettingsError(f"profile: none of the verdicts is of {collected.profile}: give the workers' profile")
-        stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
+        with saying_what_is_next("the same command goes on where it was; no worker is let in before its end"):
+            stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):
         click.echo(line)
 
@@ -99,16 +99,3 @@ def _summary(counts: Counts, collected: Collected, stored: int) -> Iterator[str]
         yield f"{counts.renumbered:,} pages have new numbers: theirs had been given before (Redis had lost the first)"
     for partition, mark in sorted(collected.marks.items()):
         yield f"{partition.topic}[{partition.number}]: answered up to offset {mark:,}"
-
-
-def _teller() -> Callable[[str], None]:
-    """What writes a line of progress on standard error, when it is time for one."""
-    told = time.monotonic()
-
-    def tell(line: str) -> None:
-        nonlocal told
-        if time.monotonic() - told >= TELL_SECONDS:
-            told = time.monotonic()
-            click.echo(line, err=True)
-
-    return tell

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -21,3 +22,13 @@ def teller(seconds: float = TELL_SECONDS) -> Callable[[str], None]:
             click.echo(line, err=True)
 
     return tell
+
+
+@contextmanager
+def saying_what_is_next(line: str) -> Iterator[None]:
+    """Say this on standard error when it is interrupted: what stays behind, and who goes on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {line}", err=True)
+        raise

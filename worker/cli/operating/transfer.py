@@ -14,7 +14,7 @@ import zstandard
 from simhash.index.operations import Operations
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
 from simhash.index.transfer import exported, loaded
-from worker.cli.operating.telling import teller
+from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
@@ -90,9 +90,10 @@ def import_(file: Path, config: Path | None, **flags: Any) -> None:
     if not isinstance(head, IndexRow):
         raise InputError(f"{file} does not begin with the row of an index")
     tell = teller()
-    store = opened_store(settings, head)
-    end = loaded(store, head, rows, lambda seq: tell(f"importing: number {seq:,} of {head.seq:,}"))
-    store.release(head.generation)
+    with saying_what_is_next("the same command goes on where it was; no worker is let in before its end"):
+        store = opened_store(settings, head)
+        end = loaded(store, head, rows, lambda seq: tell(f"importing: number {seq:,} of {head.seq:,}"))
+        store.release(head.generation)
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {settings.index_name}")
 
 
