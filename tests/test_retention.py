@@ -64,10 +64,14 @@ def fresh(pages, first):
     most=st.sampled_from([None, 25]),
     forgets=st.booleans(),
 )
-def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(client, seed, age, most, forgets):
-    """Both kinds of retention, and pages taken down in between, against a list; the whole index is checked."""
+def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(backend, seed, age, most, forgets):
+    """Both kinds of retention, and pages taken down in between, against a list; the whole index is checked.
+
+    Batches are long beside what is kept: pages are forgotten in the middle of them.
+    """
     name, random, clock, kept = f"kept-{seed}-{age}-{most}-{forgets}", Random(seed), Clock(), Retention(age, most)
-    index, model = open_index(client, name, {}, RULE, 400, kept, clock), Model(RULE, kept)
+    index, model = backend.open(name, RULE, 400, kept, None, clock), Model(RULE, kept)
+    operations = backend.operations(index)
     pages = banded(crowd(120, random), BANDS, random)
     for at in range(0, len(pages), 20):
         clock.now += random.choice([0, 40, 150, 400])
@@ -76,9 +80,9 @@ def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(client, seed
         assert [summary(a.decision) for a in answers] == [model.judge(page, clock.now) for page in batch]
         if forgets:
             stored = [Found(f, r) for f, r in index.scan() if random.random() < 0.1]
-            assert all(take_down(index.inside, stored))
+            assert operations.take_down(stored) == len(stored)
             model.take_down({found.record.seq for found in stored})
-    assert check(index.inside, lambda _: None).violations == []
+    assert operations.check(lambda _: None).violations == []
     clock.now += 10_000
     for at in range(4):  # whatever was over when these came, they are enough to remove all of it
         batch = [entry(1000 + 100 * at + n, None, digest=f"text:{at * 100 + n:032x}") for n in range(30)]
@@ -87,8 +91,26 @@ def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(client, seed
             model.judge(page, clock.now)
     assert {record.seq for _, record in index.scan()} == {seq for _, seq, _ in model.live}
     assert index.documents() == len(model.live)
-    assert check(index.inside, lambda _: None).violations == []
-    client.delete(*client.scan_iter(f"{name}:*", count=10_000))
+    assert operations.check(lambda _: None).violations == []
+
+
+def test_the_count_is_exact_where_pages_were_taken_down(backend, name):
+    """In the middle of a batch too: the numbers between are no measure of how many pages there are."""
+    random, kept = Random(8), Retention(max_documents=20)
+    pages = [entry(n, random.getrandbits(64), random.getrandbits(128)) for n in range(60)]
+    index, model = backend.open(name, RULE, 400, kept), Model(RULE, kept)
+    for page in pages[:20]:
+        model.judge(page, 0)
+    index.check_and_insert(pages[:20], {})
+    stored = [Found(f, r) for f, r in index.scan() if r.seq in (2, 4, 6, 8, 9, 10)]
+    assert backend.operations(index).take_down(stored) == 6
+    model.take_down({2, 4, 6, 8, 9, 10})
+    for first, step in ((20, 1), (40, 5)):
+        batch = [*pages[first : first + 12], *fresh(pages[:first:step][::-1], 1000 * step)]
+        answers = [summary(answer.decision) for answer in index.check_and_insert(batch, {})]
+        assert answers == [model.judge(page, 0) for page in batch]
+    assert {kind for kind, _ in answers} == {"unique", "duplicate"}
+    assert {record.seq for _, record in index.scan()} == {seq for _, seq, _ in model.live}
 
 
 def removals(client, name):

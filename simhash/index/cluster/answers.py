@@ -40,19 +40,31 @@ class Claimed:
 
     Attributes:
         nonce: proves at later calls that the claims are still ours.
-        seq: the last number given; stored: how many records there are, those that are still being written too.
+        seq: the last number given; kept: how many records are not too many, those that are still being written too.
+        gone: the numbers without a record, rising, by which the oldest one kept may come to lie higher with this call.
     """
 
     nonce: int
     now_ms: int
     seq: int
-    stored: int
+    kept: int
+    gone: Sequence[int]
     window: Window
     replies: Sequence[Reply]
 
+    def floor(self, new: int, most: int | None) -> int:
+        """The number of the oldest record that is not too many once `new` pages more are numbered."""
+        oldest = max(self.window)
+        if most is None or (excess := self.kept + new - most) <= 0:
+            return oldest
+        oldest += excess
+        for gone in self.gone:
+            oldest += gone < oldest
+        return oldest
+
 
 class Window(NamedTuple):
-    """The number of the oldest record there is, and of the oldest that is not too many."""
+    """The number of the oldest record there is, and of the oldest that is not too many (or of one before the first)."""
 
     first: int
     floor: int

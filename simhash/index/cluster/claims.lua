@@ -288,14 +288,49 @@ local function claim(page, nonce, refused, seen)
   return 'c'
 end
 
--- ARGV[4] committed offsets of the journals (JSON list; -1: unknown)   ARGV[5..] pages
--- Returns nonce, now, seq, how many records there are (those that are still being written too), first, floor, the groups,
--- then one reply a page.
+-- The number behind so many records, counted from this one on.
+local function behind(from, count)
+  local wanted, before = from + count, nil
+  repeat
+    before = wanted
+    wanted = from + count + call('ZCOUNT', gone_key, number(from), '(' .. number(before))
+  until wanted == before
+  return wanted
+end
+
+-- Records below the floor count as forgotten from now on, whatever becomes of the others.
+local function raise_floor(most, least)
+  local raised = math.max(floor, least)
+  local excess = most < 0 and 0 or stored() - most
+  if excess > 0 then raised = math.max(raised, behind(first, excess)) end
+  if raised > floor then
+    floor = raised
+    call('HSET', meta, 'floor', number(floor))
+  end
+end
+
+-- How many records are not below the floor, those that are still being written too.
+local function kept()
+  local from = math.max(first, floor)
+  return seq - from + 1 - call('ZCOUNT', gone_key, number(from), '+inf')
+end
+
+-- The numbers without a record by which the floor may come to lie higher, when so many more pages are numbered.
+local function gone_above_floor(most, pages)
+  local from = math.max(first, floor)
+  local excess = most < 0 and 0 or math.max(0, kept() + pages - most)
+  return call('ZRANGEBYSCORE', gone_key, number(from), '(' .. number(behind(from, excess)))
+end
+
+-- ARGV[4] committed offsets of the journals (JSON list; -1: unknown)   ARGV[5] most records to keep; -1: all
+-- ARGV[6..] pages
+-- Returns nonce, now, seq, how many records are kept, the gone numbers above the floor, first, floor, the groups, then one
+-- reply a page.
 function commands.claim()
   if base ~= (head[9] or '') then return redis.error_reply('BASE ' .. (head[9] or '')) end
   for i, committed in ipairs(cjson.decode(ARGV[4])) do move_mark(KEYS[FIRST_JOURNAL + i - 1], committed) end
   local pages = {}
-  for n = 5, #ARGV do
+  for n = 6, #ARGV do
     local page = page_of(ARGV[n])
     pages[#pages + 1] = page
     if page.journal ~= '' and unpack_struct('>I6', page.offset) < mark_of(page.journal) then
@@ -308,7 +343,9 @@ function commands.claim()
     if own and own[STATE] == 'held' then drop(page.id, own) end
   end
   local nonce, refused, seen = new_nonce(), {}, {}
-  local replies = {nonce, clock(), seq, stored(), first, floor, groups()}
+  local most = tonumber(ARGV[5])
+  raise_floor(most, 0)
+  local replies = {nonce, clock(), seq, kept(), gone_above_floor(most, #pages), first, floor, groups()}
   for _, page in ipairs(pages) do replies[#replies + 1] = claim(page, nonce, refused, seen) end
   return replies
 end
@@ -319,24 +356,6 @@ local function holds(nonce, id)
 end
 
 local TAKEN = 'TAKEN another worker has taken a page over'
-
--- Records below the floor count as forgotten from now on, whatever becomes of the others.
-local function raise_floor(most, least)
-  local raised = math.max(floor, least)
-  local excess = most < 0 and 0 or stored() - most
-  if excess > 0 then
-    local wanted, before = first + excess, nil
-    repeat
-      before = wanted
-      wanted = first + excess + call('ZCOUNT', gone_key, number(first), '(' .. number(before))
-    until wanted == before
-    raised = math.max(raised, wanted)
-  end
-  if raised > floor then
-    floor = raised
-    call('HSET', meta, 'floor', number(floor))
-  end
-end
 
 -- ARGV[4] nonce   ARGV[5] the observations of all pages held, joined   ARGV[6] most records to keep; -1: all
 -- ARGV[7] the floor by which the pages were judged   ARGV[8..] observation and body of those that are unique, in order.

@@ -112,8 +112,13 @@ class Claims:
         """The journal of a partition."""
         return f"{self._journals}{partition.topic}:{partition.number}"
 
-    def claim(self, entries: Sequence[Entry], committed: Mapping[Partition, int], base: str) -> Claimed:
+    def claim(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int], base: str, most: int | None = None
+    ) -> Claimed:
         """Claim what is not journalled and in nobody's way; move the marks.
+
+        Args:
+            most: how many records to keep.
 
         Raises:
             BaseMoved: the index is judged beside another base.
@@ -122,11 +127,17 @@ class Claims:
         numbers = {partition: number for number, partition in enumerate(partitions, start=1)}
         pages = [self._page(e, numbers[e.position.partition] if e.position else 0) for e in entries]
         offsets = _json.encode([committed.get(partition, -1) for partition in partitions])
-        nonce, now, seq, stored, first, floor, groups, *replies = self.call(
-            "claim", offsets, *pages, journals=[self.journal(partition) for partition in partitions], base=base
+        nonce, now, seq, kept, gone, first, floor, groups, *replies = self.call(
+            "claim",
+            offsets,
+            -1 if most is None else most,
+            *pages,
+            journals=[self.journal(partition) for partition in partitions],
+            base=base,
         )
         self._ledger.learn(groups)
-        return Claimed(nonce, now, seq, stored, Window(first, floor), [reply_of(reply) for reply in replies])
+        window, answers = Window(first, floor), [reply_of(reply) for reply in replies]
+        return Claimed(nonce, now, seq, kept, [*map(int, gone)], window, answers)
 
     def number(
         self, nonce: int, held: Sequence[bytes], unique: Sequence[Entry], most: int | None, floor: int

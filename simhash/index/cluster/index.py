@@ -282,7 +282,7 @@ class ClusterIndex:
     ) -> bytes:
         """Answer all pages that nobody is in the way of; the last claim that was in the way of one, or nothing."""
         base, decided = self._decided(entries)
-        claimed = self._claims.claim(entries, committed, base)
+        claimed = self._claims.claim(entries, committed, base, self._retention.max_documents)
         held: list[tuple[Entry, Numbered | None]] = []
         blocker, window = b"", claimed.window
         for entry, reply in zip(entries, claimed.replies, strict=True):
@@ -360,9 +360,7 @@ class ClusterIndex:
     def _horizon(self, claimed: Claimed, new: int) -> Horizon:
         """What has expired by the time that `new` pages of this batch have been numbered."""
         age, most = self._retention.max_age_ms, self._retention.max_documents
-        excess = 0 if most is None else max(0, claimed.stored + new - most)
-        floor = max(claimed.window.floor, claimed.window.first + excess)
-        return Horizon(-1 if age is None else claimed.now_ms - age, floor)
+        return Horizon(-1 if age is None else claimed.now_ms - age, claimed.floor(new, most))
 
     def _answer(self, data: bytes, entry: Entry) -> Answer:
         return self._layout.answer(data, entry)
