@@ -108,6 +108,9 @@ class OnPrimary(Damage):
         pair = b"".join(len(v).to_bytes(2) + v for v in (value, (0).to_bytes(5) + b"\x00" + value[6:]))
         self.client.hset(self.records(fingerprint), self.layout.key_of(fingerprint), b"\xff" + pair)
 
+    def gone_but_there(self, fingerprint, record):
+        self.client.zadd(self.layout.gone, {record.seq: record.seq})
+
 
 class OnCluster(Damage):
     def __init__(self, client, index):

@@ -79,7 +79,12 @@ EVERYWHERE = {
     "strange_key": {"key"},
 }
 """What each kind of damage is reported as on both kinds of index."""
-ON_A_PRIMARY = {"wrong_score": {"member", "orphan"}, "member_twice": {"member"}, "records_out_of_order": {"record"}}
+ON_A_PRIMARY = {
+    "wrong_score": {"member", "orphan"},
+    "member_twice": {"member"},
+    "records_out_of_order": {"record"},
+    "gone_but_there": {"log"},
+}
 ON_A_CLUSTER = {
     "record_twice": {"record"},
     "entry_for_nothing": {"log"},

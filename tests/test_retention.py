@@ -1,5 +1,6 @@
 """Retention in Redis: what is over is found by nothing and leaves nothing behind, and no call pays for all of it."""
 
+from itertools import count
 from random import Random
 
 import pytest
@@ -15,6 +16,8 @@ from simhash.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
 BANDS = 2
+TRIES = count()
+"""So that each example has an index of its own."""
 RULE = relation(design("10"), 12, bands=BANDS)
 
 
@@ -69,7 +72,7 @@ def test_what_is_over_is_found_by_nothing_and_leaves_nothing_behind(backend, see
 
     Batches are long beside what is kept: pages are forgotten in the middle of them.
     """
-    name, random, clock, kept = f"kept-{seed}-{age}-{most}-{forgets}", Random(seed), Clock(), Retention(age, most)
+    name, random, clock, kept = f"kept-{next(TRIES)}", Random(seed), Clock(), Retention(age, most)
     index, model = backend.open(name, RULE, 400, kept, None, clock), Model(RULE, kept)
     operations = backend.operations(index)
     pages = banded(crowd(120, random), BANDS, random)
@@ -111,6 +114,28 @@ def test_the_count_is_exact_where_pages_were_taken_down(backend, name):
         assert answers == [model.judge(page, 0) for page in batch]
     assert {kind for kind, _ in answers} == {"unique", "duplicate"}
     assert {record.seq for _, record in index.scan()} == {seq for _, seq, _ in model.live}
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6))
+def test_a_count_that_is_lowered_again_and_again_is_exact_at_once(backend, seed):
+    """Though what it leaves out is still there, with pages that were taken down, or whose text came again, between."""
+    name, random, clock = f"lowered-{next(TRIES)}", Random(seed), Clock()
+    model = Model(RULE, Retention())
+    pages = banded(crowd(300, random, short_share=0.4), BANDS, random)
+    for at, most in zip(range(0, len(pages), 30), (None, None, None, 60, 45, 30, 20, 12, 5, 3), strict=True):
+        clock.now += random.choice([0, 200, 400])
+        kept = Retention(500, most)
+        index, model.retention = backend.open(name, RULE, 400, kept, None, clock), kept
+        if most is not None:
+            model.live = [each for each in model.live if each[2] >= clock.now - 500][-most:]
+        batch = pages[at : at + 30]
+        answers = index.check_and_insert(batch, {PAGES: at})
+        assert [summary(a.decision) for a in answers] == [model.judge(page, clock.now) for page in batch]
+        stored = [Found(f, r) for f, r in index.scan() if random.random() < 0.2]
+        backend.operations(index).take_down(stored)
+        model.take_down({found.record.seq for found in stored})
+        assert backend.operations(index).check(lambda _: None).violations == []
 
 
 def removals(client, name):

@@ -77,10 +77,14 @@ class _Checker(Checker):
     def _check_log(self) -> None:
         for _ in range(WALKS):
             self.found.logged = 0
+            gone = [int(member) for member, _ in self._client.zscan_iter(self._layout.gone, count=FIELDS_AT_ONCE)]
             removed, last, without = self._walk()
             expected = last.seq - last.first + 1 - last.documents
             gaps = sum(seq >= last.first for seq in without)
             if gaps == expected:
+                for seq in gone:
+                    if seq >= last.first and seq not in without:
+                        self._report("log", f"number {seq} is said to be without a record, and has one")
                 return
             if removed == last.removed:
                 there = last.seq - last.first + 1 - gaps

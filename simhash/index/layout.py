@@ -9,6 +9,7 @@
     ns:r:<top b bits, hex>       HASH  fingerprint -> its record, or its records
     ns:x:<top b bits, hex>       HASH  tagged digest -> record, for pages without a fingerprint
     ns:log                       LIST  fingerprint or tagged digest of each record, oldest first: one entry for each seq
+    ns:gone                      ZSET  seq of records that were removed out of turn, and whose entries the log has
     ns:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset
 
     record   seq 6 | inserted ms 6 | observation 8 | verifier | digest 8 | tail           of a fingerprint
@@ -110,8 +111,8 @@ class Layout:
     """The bytes of one index: everything that follows from its name and spec.
 
     Args:
-        keys: what the keys of its tables, records and log start with in place of the name, once it was migrated; its
-            meta and its journals, which outlive a generation, start with the name.
+        keys: what the keys of its tables, records and log start with in place of the name, once it was migrated; those
+            that outlive a generation (meta, gone, journals) start with the name.
     """
 
     def __init__(self, name: str, spec: IndexSpec, keys: str | None = None) -> None:
@@ -119,6 +120,7 @@ class Layout:
         self.keys = keys or name
         self.spec = spec
         self.meta = f"{name}:meta"
+        self.gone = f"{name}:gone"
         self.log = f"{self.keys}:log"
         relation, b = spec.relation, spec.bucket_bits
         self.bits = relation.design.bits
@@ -320,6 +322,7 @@ class Layout:
         stands = f">c{self.fingerprint_bytes}{self.places.struct}"
         return {
             "log": self.log,
+            "gone": self.gone,
             "records": self.records_start,
             "digests": self.digests_start,
             "bits": self.bits,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from simhash.index.interface import Record
 from simhash.index.layout import Layout
 
-_KEY = re.compile(r"(meta|log)|([rx]):([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
+_KEY = re.compile(r"(meta|log|gone)|([rx]):([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
 
 
 class Spot(NamedTuple):
@@ -26,7 +26,7 @@ class Spot(NamedTuple):
 
 
 class KeyName(NamedTuple):
-    """A key of an index, taken apart: its kind ('meta', 'log', 't', 'b', 'r', 'x', 'j'), and which of its kind."""
+    """A key, taken apart: its kind ('meta', 'log', 'gone', 't', 'b', 'r', 'x', 'j'), and which of that kind."""
 
     kind: str
     number: int = 0

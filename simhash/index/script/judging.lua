@@ -159,7 +159,8 @@ local function judge_digest(page)
   local known = verdict()
   if known then return known end
   if record then   -- it is over, and its place is taken before retention comes to it
-    documents, gaps, removed = documents - 1, gaps + 1, removed + 1
+    documents = documents - 1
+    leave_gap(seq_of(record))
   end
   local numbered = number_record(digest, page.body)
   call('HSET', key, digest, numbered)

@@ -19,14 +19,20 @@ local function load_page(argument)
   else
     local digest = sub(argument, page.at, page.at + DIGEST_BYTES - 1)
     local key = sub(argument, page.at + DIGEST_BYTES)
-    documents = documents - call('HEXISTS', key, digest)   -- one that was over, and whose place was taken
+    local over = call('HGET', key, digest)   -- whose place was taken
+    if over then
+      documents = documents - 1
+      leave_gap(seq_of(over))
+    end
     call('HSET', key, digest, number_record(digest, page.body))
   end
 end
 
 local function load_gap(count)
-  for _ = 1, count do unwritten[#unwritten + 1] = '' end
-  seq = seq + count
+  for _ = 1, count do
+    seq, unwritten[#unwritten + 1] = seq + 1, ''
+    leave_gap(seq)
+  end
 end
 
 local failed

@@ -19,6 +19,12 @@ local function number_record(field, body)
   return pack('>I6I6', seq, now) .. body
 end
 
+-- The entry of this number stays in the log, and its record is removed out of turn.
+local function leave_gap(number)
+  gaps, removed = gaps + 1, removed + 1
+  call('ZADD', layout.gone, text_of(number), text_of(number))
+end
+
 local removing = on_demand(function()
   -- The record of this number, by the name under which it is logged, and the others of that name; its record is nil when
   -- that was removed out of turn.
@@ -98,6 +104,7 @@ local removing = on_demand(function()
         budget, forgotten = budget - 1, forgotten + 1
       else
         gaps = gaps - 1
+        call('ZREM', layout.gone, text_of(entry.seq))
         budget = budget - 1 / GAPS_FOR_A_RECORD
       end
     end
@@ -112,9 +119,20 @@ local function forget_some(budget)
   removing.forget_oldest(budget)
 end
 
--- What retention has not come to yet is passed over all the same. Of the records behind one, `gaps` at most are
--- missing: so many newer ones are there for certain.
+-- The number of the oldest record that is not too many.
+local function oldest_kept()
+  local from = seq - gaps - asked.max_documents + 1   -- were no number without a record below it
+  local wanted, before = from, nil
+  while gaps > 0 and wanted ~= before do
+    before = wanted
+    wanted = from + call('ZCOUNT', layout.gone, '-inf', '(' .. text_of(before))
+  end
+  return wanted
+end
+
+-- What retention has not come to yet is passed over all the same.
 local function is_live(record)
   if time_of(record) < oldest_live then return false end
-  return asked.max_documents < 0 or seq - seq_of(record) - gaps < asked.max_documents
+  if asked.max_documents < 0 or documents <= asked.max_documents then return true end
+  return seq_of(record) >= oldest_kept()
 end

@@ -9,7 +9,7 @@ for n = FIRST_PAGE, #ARGV do
   local entry = removing.entry_of(sub(ARGV[n], 1, -7), (unpack_struct('>I6', sub(ARGV[n], -6))))
   if entry.record then
     removing.remove(entry)
-    removed = removed + 1
+    leave_gap(entry.seq)
   end
   done[#done + 1] = entry.record and 1 or 0
 end
