@@ -242,6 +242,13 @@ def test_a_cluster_that_does_not_answer_is_said_to(tmp_path):
         connect_cluster(settings)
 
 
+def test_a_cluster_that_refuses_the_login_is_said_to(cluster):
+    settings = load({"redis_url": f"redis+cluster://nobody:sesame@{cluster[0].address}"})
+    with pytest.raises(IndexMisconfigured, match="Redis refuses the login: ") as caught:
+        connect_cluster(settings)
+    assert "sesame" not in str(caught.value)
+
+
 def test_groups_lie_evenly_over_the_slots():
     slots = sorted(redis.crc.key_slot(f"{{{tag}}}".encode()) for tag in group_tags("dedup"))
     assert [slot * GROUPS // SLOTS for slot in slots] == list(range(GROUPS))

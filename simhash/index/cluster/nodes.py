@@ -32,6 +32,8 @@ FIRST_KEY = 2
 SCANNED_AT_ONCE = 500
 _PASSING = (ClusterError, TryAgainError, AskError)
 """A cluster that is being formed, fails over or moves slots: later it answers."""
+_REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError)
+"""Why the driver finds no node that it may use."""
 _TAKEN_OVER = ("TAKEN", "BARRED")
 _UNSETTLED = "UNSETTLED"
 
@@ -309,6 +311,9 @@ def translated_on_cluster() -> Iterator[None]:
         with translated():
             yield
     except RedisClusterException as error:
+        if isinstance(error.__cause__, _REFUSED):
+            with translated():
+                raise error.__cause__ from None
         if "not enabled" in str(error):
             raise IndexMisconfigured("this Redis is no cluster: name it by a redis:// or rediss:// URL") from error
         raise IndexUnreachable(f"the Redis Cluster cannot be used now: {error}") from error
