@@ -2,7 +2,7 @@
 
 import pytest
 
-from simhash.errors import IndexUnreachable
+from simhash.errors import IndexMisconfigured, IndexUnreachable
 from worker.embedded import embedded_redis
 from worker.settings import load
 from worker.stores import connect, found_index
@@ -20,3 +20,10 @@ def test_a_primary_that_nobody_knows_is_said_in_few_words():
         found_index(load({"redis_url": "redis+sentinel://:sesame@127.0.0.1:1,127.0.0.1:2/dedup"}))
     said = "Redis does not answer: no primary 'dedup' is named by its Sentinels (127.0.0.1:1, 127.0.0.1:2)"
     assert str(caught.value) == said
+
+
+def test_a_redis_that_is_no_sentinel_is_said_to_be_none(redis_server):
+    with pytest.raises(IndexMisconfigured) as caught:
+        found_index(load({"redis_url": f"redis+sentinel://:sesame@{redis_server.address}/dedup"}))
+    said = f"what answers at {redis_server.address} is a Redis and no Sentinel: name it by a redis:// or rediss:// URL"
+    assert str(caught.value) == f"{said}, or name the Sentinels (as a rule at port 26379)"

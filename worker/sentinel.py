@@ -14,13 +14,18 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from simhash.errors import IndexMisconfigured
+
 SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 SENTINEL_PORT = 26379
 _OPTIONS = {"sentinel_username", "sentinel_password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"}
 
 
 class _Sentinels(Sentinel):
-    """Says which Sentinels it asked when none names a primary; the driver says it with all their options."""
+    """Says which Sentinels it asked when none names a primary, or what answers is none.
+
+    The driver names them with all their options, and knows a server that is no Sentinel by its answer alone.
+    """
 
     def discover_master(self, service: str) -> tuple[str, int]:
         driver: Any = super()  # which gives it no types
@@ -28,9 +33,19 @@ class _Sentinels(Sentinel):
             found: tuple[str, int] = driver.discover_master(service)
             return found
         except MasterNotFoundError as error:
-            options = [each.connection_pool.connection_kwargs for each in self.sentinels]
-            asked = ", ".join(f"{each['host']}:{each['port']}" for each in options)
-            raise MasterNotFoundError(f"no primary {service!r} is named by its Sentinels ({asked})") from error
+            raise MasterNotFoundError(f"no primary {service!r} is named by its Sentinels ({self._asked})") from error
+        except redis.ResponseError as error:
+            if "unknown command" not in str(error):
+                raise
+            raise IndexMisconfigured(
+                f"what answers at {self._asked} is a Redis and no Sentinel: name it by a redis:// or rediss:// URL, or "
+                f"name the Sentinels (as a rule at port {SENTINEL_PORT})"
+            ) from error
+
+    @property
+    def _asked(self) -> str:
+        options = [each.connection_pool.connection_kwargs for each in self.sentinels]
+        return ", ".join(f"{each['host']}:{each['port']}" for each in options)
 
 
 class _Asking:
@@ -87,7 +102,7 @@ def sentinel_address(url: str) -> SentinelAddress:
     login, _, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     service, _, database = parts.path.strip("/").partition("/")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    options = options_in(parts.query)
     if not service:
         raise ValueError("a Sentinel URL names a service: redis+sentinel://host:port,host:port/service/db")
     if not (database or "0").isdecimal():
@@ -105,6 +120,18 @@ def sentinel_address(url: str) -> SentinelAddress:
         _given(username=unquote(user), password=unquote(password)) | tls | {"db": int(database or 0)},
         _given(username=options.get("sentinel_username"), password=options.get("sentinel_password")) | tls,
     )
+
+
+def options_in(query: str) -> dict[str, str]:
+    """What stands behind the question mark of a URL.
+
+    Raises:
+        ValueError: something else than options; the text does not quote it.
+    """
+    try:
+        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise ValueError("behind the ? of a Redis URL stand options: name=value&name=value") from None
 
 
 def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:

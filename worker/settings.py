@@ -37,17 +37,13 @@ from pytimeparse2 import parse as parse_duration
 
 from worker.errors import SettingsError
 from worker.page import MAX_URL_BYTES
-from worker.sentinel import SENTINEL_SCHEMES, sentinel_address
+from worker.redis_url import check_url
 
 PREFIX = "SIMHASH_DEDUP_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 # What Kubernetes puts into every container's environment for a Service that is called simhash-dedup.
 _SERVICE_VARIABLE = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _PASSWORD_FIELD = re.compile(r"(password=)[^&]*", re.IGNORECASE)
-CLUSTER_SCHEME = "+cluster"
-"""What the URL of a Redis Cluster has behind redis or rediss; several host:port may follow, separated by commas."""
-_CLUSTER_SCHEMES = (f"redis{CLUSTER_SCHEME}://", f"rediss{CLUSTER_SCHEME}://")
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", *SENTINEL_SCHEMES, *_CLUSTER_SCHEMES)
 _BROKER = re.compile(r"[^\s:/\[\]]+(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 
 
@@ -69,23 +65,8 @@ def _brokers(value: str) -> str:
 
 
 def _redis_url(value: SecretStr) -> SecretStr:
-    url = value.get_secret_value()
-    if not url.startswith(_REDIS_SCHEMES):
-        raise ValueError(f"a Redis URL begins with {', '.join(_REDIS_SCHEMES)}")
-    if set(url.partition("://")[2].rpartition("@")[0]) & set("/?#@"):
-        raise ValueError("in a password, write / ? # and @ as %2F %3F %23 and %40")
-    if url.startswith(SENTINEL_SCHEMES):
-        sentinel_address(url)
-    elif not url.startswith("unix://"):
-        _check_database(url.partition("://")[2].rpartition("@")[2])
+    check_url(value.get_secret_value())
     return value
-
-
-def _check_database(place: str) -> None:
-    """The driver takes what is no number for database 0."""
-    database = place.partition("?")[0].partition("/")[2]
-    if database and not database.isdecimal():
-        raise ValueError("behind the host of a Redis URL stands the number of a database: redis://host:port/0")
 
 
 def _address(value: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, overload
@@ -38,8 +37,9 @@ from simhash.tables import design as find_design
 from worker.base import TableBase
 from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
+from worker.redis_url import CLUSTER_SCHEME, cluster_address
 from worker.sentinel import SENTINEL_SCHEMES, sentinel_client
-from worker.settings import CLUSTER_SCHEME, Settings, masked_url
+from worker.settings import Settings, masked_url
 
 log = logging.getLogger(__name__)
 
@@ -124,17 +124,13 @@ def connect_cluster(settings: Settings) -> redis.RedisCluster:
         IndexUnreachable: none of its servers answers; IndexMisconfigured: they are no cluster.
     """
     url = settings.redis_url.get_secret_value()
-    scheme, _, rest = url.partition("://")
-    login, at, places = rest.rpartition("@")
-    hosts, tail = re.split(r"(?=[/?]|$)", places, maxsplit=1)
-    first, *others = hosts.split(",")
     try:
+        address = cluster_address(url)
         node: Any = redis.cluster.ClusterNode  # its types are not given
-        nodes = [node(*_host_and_port(place)) for place in others]
         with translated_on_cluster():
             return redis.RedisCluster.from_url(
-                f"{scheme.removesuffix(CLUSTER_SCHEME)}://{login}{at}{first}{tail}",
-                startup_nodes=nodes,
+                address.first,
+                startup_nodes=[node(*place) for place in address.others],
                 socket_timeout=settings.redis_timeout,
                 socket_connect_timeout=settings.redis_timeout,
                 socket_keepalive=True,
@@ -142,11 +138,6 @@ def connect_cluster(settings: Settings) -> redis.RedisCluster:
             )
     except ValueError as error:
         raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
-
-
-def _host_and_port(place: str) -> tuple[str, int]:
-    host, _, port = place.rpartition(":")
-    return host, int(port)
 
 
 Patience = Callable[[BaseDiffers], bool]
