@@ -207,15 +207,18 @@ def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:
         raise IndexMisconfigured(f"base: {error.filename or place}: {error.strerror}") from error
 
 
-def found_index(settings: Settings) -> RedisIndex | ClusterIndex:
+def found_index(settings: Settings, writes: bool = False) -> RedisIndex | ClusterIndex:
     """The index that the settings name, as it is, whatever it was made with.
+
+    Args:
+        writes: pages will be removed or stored.
 
     Raises:
         SettingsError, IndexFault: see `simhash.index.opening.existing_index`.
     """
     if on_cluster(settings):
-        return existing_cluster_index(connect_cluster(settings), settings.index_name)
-    return existing_index(connect(settings), settings.index_name)
+        return existing_cluster_index(connect_cluster(settings), settings.index_name, writes)
+    return existing_index(connect(settings), settings.index_name, writes)
 
 
 def operations(index: RedisIndex | ClusterIndex) -> Operations:

@@ -26,6 +26,7 @@ from simhash.index.generations import fields_in, made_with, next_keys, refuse_be
 from simhash.index.inside import Inside
 from simhash.index.interface import IndexSpec
 from simhash.index.layout import Layout, literal
+from simhash.index.server import check_server, refuse_cluster
 from simhash.index.specs import fields_of, flat, spec_of
 
 KEYS_AT_ONCE = 500
@@ -103,9 +104,11 @@ class Migration:
         Raises:
             IndexMismatch: another migration has begun, to something else; somebody else has ended this one; or there is
                 no such index.
+            IndexMisconfigured: the server would drop keys, or is part of a cluster.
         """
         try:
             with translated():
+                check_server(self._client)
                 self._clean_up()
                 live = self._opened()
                 spec = wanted(live.layout.spec)
@@ -122,8 +125,10 @@ class Migration:
 
         Raises:
             IndexMismatch: there is no such index.
+            IndexMisconfigured: the server is part of a cluster.
         """
         with translated():
+            refuse_cluster(self._client)
             self._clean_up()
             keys = next_keys(self._name, self._opened().layout.keys)
             begun = self._client.eval(_ABANDON, 2, self._meta, f"{keys}:meta")

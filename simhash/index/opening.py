@@ -13,7 +13,7 @@ from simhash.index.interface import IndexSpec, Relation, Retention
 from simhash.index.layout import bucket_bits
 from simhash.index.redis import RedisIndex
 from simhash.index.safekeeping import Durability
-from simhash.index.server import check_server
+from simhash.index.server import check_server, refuse_cluster
 from simhash.index.specs import fields_of, refuse_differences, spec_of
 
 
@@ -48,14 +48,19 @@ def open_index(
         return RedisIndex(client, name, found, stored["generation"], retention, clock, durability, stored.get("keys"))
 
 
-def existing_index(client: redis.Redis, name: str) -> RedisIndex:
+def existing_index(client: redis.Redis, name: str, writes: bool = False) -> RedisIndex:
     """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
+
+    Args:
+        writes: pages will be removed or stored; else a server that would drop keys will do.
 
     Raises:
         IndexMismatch: there is no such index, or it is of another format.
+        IndexMisconfigured: the server is part of a cluster, or would drop keys.
         IndexUnreachable: nobody answers.
     """
     with translated():
+        (check_server if writes else refuse_cluster)(client)
         stored = _meta(client, name)
         if not stored:
             raise IndexMismatch(f"there is no index {name!r} on this Redis")

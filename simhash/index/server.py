@@ -15,6 +15,12 @@ def check_server(client: redis.Redis) -> None:
     Raises:
         IndexMisconfigured: eviction is on, or the server is part of a cluster.
     """
+    refuse_eviction(client)
+    refuse_cluster(client)
+
+
+def refuse_eviction(client: redis.Redis) -> None:
+    """Refuse a server that drops keys when its memory is full: nobody must write there. See `check_server`."""
     memory = client.info("memory")
     policy = memory.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
@@ -22,6 +28,10 @@ def check_server(client: redis.Redis) -> None:
             f"Redis has maxmemory-policy {policy}: it would drop parts of the index without a word; "
             "set maxmemory-policy noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
         )
+
+
+def refuse_cluster(client: redis.Redis) -> None:
+    """Refuse a node of a cluster, of which it has but a part: nobody must read there. See `check_server`."""
     if client.info("cluster").get("cluster_enabled"):
         raise IndexMisconfigured(
             "this Redis is part of a cluster: name it by a redis+cluster:// URL (rediss+cluster:// with TLS)"

@@ -24,7 +24,7 @@ from simhash.index.cluster.index import ClusterIndex
 from simhash.index.cluster.judging import Stored
 from simhash.index.cluster.ledger import unpacked
 from simhash.index.cluster.nodes import TakenOver
-from simhash.index.cluster.opening import existing_cluster_index
+from simhash.index.cluster.opening import check_cluster, existing_cluster_index
 from simhash.index.cluster.placement import Logged, Placement
 from simhash.index.generations import made_with, refuse_begun_otherwise, switched_fields
 from simhash.index.interface import IndexSpec
@@ -54,7 +54,9 @@ class ClusterMigration:
         Raises:
             IndexMismatch: another migration has begun, to something else; somebody else has ended this one, or carries
                 it on; or there is no such index.
+            IndexMisconfigured: a primary would drop keys.
         """
+        check_cluster(self._client)
         steps = self._steps()
         spec = wanted(steps.index.spec)
         try:

@@ -53,13 +53,19 @@ def open_cluster_index(
     return index
 
 
-def existing_cluster_index(client: redis.RedisCluster, name: str) -> ClusterIndex:
+def existing_cluster_index(client: redis.RedisCluster, name: str, writes: bool = False) -> ClusterIndex:
     """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
+
+    Args:
+        writes: pages will be removed or stored; else a primary that would drop keys will do.
 
     Raises:
         IndexMismatch: there is no such index, or it is of another format.
+        IndexMisconfigured: a primary would drop keys.
         IndexUnreachable: nobody answers.
     """
+    if writes:
+        check_cluster(client)
     stored = meta_of(client, name)
     if not stored:
         raise IndexMismatch(f"there is no index {name!r} on this Redis Cluster")

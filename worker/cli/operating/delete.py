@@ -59,7 +59,7 @@ def delete(
     if not wanted:
         raise SettingsError("--from names no URL" if listed else "give a URL, or --from a file of them")
     settings = settings_of(config, flags)
-    index = found_index(settings)
+    index = found_index(settings, writes=not dry_run)
     if settings.takedown_topic and not dry_run:
         check_topic(settings, settings.takedown_topic)
     unknown: set[str] = set()
