@@ -15,6 +15,7 @@ the permuted fingerprint is ef ab cd gh and p = 2.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -287,25 +288,33 @@ def design(name: str, bits: int = 64) -> Design:
     `<m>c<c>`: m blocks choose c; `<m>c<c>r1`: probed at distance 1 too; `2(<m>c<c>)`: in each half; `<a>x<b>`: nested.
 
     Raises:
-        DesignError: there is no such design for fingerprints of `bits` bits.
+        DesignError: there is no such design for fingerprints of `bits` bits, or it has more than `MOST_TABLES`.
     """
     if name in COVERINGS:
         return covering(name, bits)
     text = DESIGNS.get(name, name)
-    for pattern, make in _GRAMMAR:
+    for pattern, count, make in _GRAMMAR:
         if found := pattern.fullmatch(text):
-            return make(int(found[1]), int(found[2]), bits, name)
+            first, second = int(found[1]), int(found[2])
+            if first <= bits and (tables := count(first, second)) > MOST_TABLES:
+                raise DesignError(f"{name!r} has {tables:,} tables: {MOST_TABLES} are the most that a design can have")
+            return make(first, second, bits, name)
     known = ", ".join(NAMES)
     raise DesignError(
         f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB"
     )
 
 
-_GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[int, int, int, str], Design]], ...] = (
-    (re.compile(r"(\d+)c(\d+)"), lambda m, c, bits, name: choose(m, c, bits, 0, name)),
-    (re.compile(r"(\d+)c(\d+)r1"), lambda m, c, bits, name: choose(m, c, bits, 1, name)),
-    (re.compile(r"2\((\d+)c(\d+)\)"), halved),
-    (re.compile(r"(\d+)x(\d+)"), nested),
+MOST_TABLES = 600
+"""Each page is looked for and stored in every table. The 561 for all pairs within 32 bits are far beyond all use."""
+_GRAMMAR: tuple[
+    tuple[re.Pattern[str], Callable[[int, int], int], Callable[[int, int, int, str], Design]],
+    ...,
+] = (
+    (re.compile(r"(\d{1,4})c(\d{1,4})"), math.comb, lambda m, c, bits, name: choose(m, c, bits, 0, name)),
+    (re.compile(r"(\d{1,4})c(\d{1,4})r1"), math.comb, lambda m, c, bits, name: choose(m, c, bits, 1, name)),
+    (re.compile(r"2\((\d{1,4})c(\d{1,4})\)"), lambda m, c: 2 * math.comb(m, c), halved),
+    (re.compile(r"(\d{1,4})x(\d{1,4})"), operator.mul, nested),
 )
 
 # The paper's four (section 3.1.2) by their number of tables; the default's; one for k = 4; one that trades probes for

@@ -8,12 +8,14 @@ from unittest.mock import patch
 
 import pytest
 import redis
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.checking import check
+from simhash.index.cluster import ClusterMigration
 from simhash.index.generations import next_keys
 from simhash.index.layout import Layout
 from simhash.index.migration import Migration, Progress, Removal
@@ -24,6 +26,7 @@ from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
+from worker.cli.main import commands
 from worker.cli.migrate import Teller, through_outages
 
 BANDS = 2
@@ -88,6 +91,38 @@ def test_a_migrated_index_has_all_its_pages_in_other_tables_and_nothing_else(cli
     migrated(client, name, to_design("4", 5))
     assert contents(assert_whole(client, name)) == before
     assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{name}*")} == {name, f"{name}~1"}
+
+
+def test_an_index_can_have_as_many_tables_as_a_design(backend, name):
+    """On a cluster a page is looked for by as many keys: of both generations while one is migrated."""
+    pages = pages_of(12, 1)
+    made = ClusterMigration if backend.clustered else Migration
+    index = backend.open(name, RULE)
+    answers = [summary(a.decision) for a in index.check_and_insert(pages[:4], {})]
+
+    def judge(progress):
+        if len(answers) == 4:
+            answers.extend(summary(a.decision) for a in index.check_and_insert(pages[4:8], {}))
+
+    made(backend.client, name, judge).run(to_design("34c2", 2))
+    answers += [summary(a.decision) for a in backend.open(name, RULE).check_and_insert(pages[8:], {})]
+    assert answers == brute_force(pages, RULE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--design", "64c3"], 1, "design: '64c3' has 41,664 tables"),
+        (["--documents", "9" * 20], 2, "is not in the range"),
+        (["--design", "auto", "--k", "33"], 2, "is not in the range"),
+    ],
+)
+def test_more_than_an_index_can_have_is_refused_at_once(redis_server, client, name, arguments, code, said):
+    opened(client, name)
+    flags = ("--redis-url", redis_server.url, "--index-name", name)
+    done = CliRunner().invoke(commands, ["index", "migrate", *arguments, *flags])
+    assert done.exit_code == code
+    assert said in f"{done.output} {done.exception}"
 
 
 def test_a_worker_of_the_old_generation_is_refused_and_not_believed(client, name):

@@ -62,6 +62,14 @@ def test_a_wrong_flag_is_named_with_its_source(flag, value, message):
     assert str(caught.value).startswith(message)
 
 
+def test_no_more_documents_than_there_are_numbers_are_taken():
+    assert load({"documents": str(2**48 - 1)}).documents == 2**48 - 1
+    with pytest.raises(
+        SettingsError, match=r"documents .flag --documents.: Input should be less than or equal to 2814"
+    ):
+        load({"documents": str(2**48)})
+
+
 def test_a_wrong_variable_is_named_with_its_source(monkeypatch):
     monkeypatch.setenv("SIMHASH_DEDUP_BATCH_PAGES", "many")
     with pytest.raises(SettingsError, match=r"^batch_pages \(environment SIMHASH_DEDUP_BATCH_PAGES\): "):

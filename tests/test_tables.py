@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import DesignError
+from simhash.tables import MOST_TABLES, Block, Table, choose, cut, described, design, guaranteed, nested
 from simhash.tables import NAMES as KNOWN
-from simhash.tables import Block, Table, choose, cut, described, design, guaranteed, nested
+from worker.designs import MOST_K, design_for
 
 NAMES = [*KNOWN, "5c1", "7c3", "3x5", "8c3r1", "4c2r1", "2(4c3)", "2(2c1)"]
 
@@ -116,6 +117,24 @@ def test_a_described_design_is_the_design(found):
 def test_an_impossible_design_is_refused_by_name(name):
     with pytest.raises(DesignError):
         design(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [("64c3", "41,664"), ("30c15", "155,117,520"), ("36c2r1", "630"), ("2(32c16)", "1,2"), ("25x25", "625")],
+)
+def test_a_design_of_too_many_tables_is_refused_before_one_is_made(name, tables):
+    with pytest.raises(DesignError, match=f"has {tables}.* tables: {MOST_TABLES} are the most"):
+        design(name)
+
+
+def test_numbers_without_an_end_are_no_design():
+    with pytest.raises(DesignError, match="unknown design"):
+        design(f"{'9' * 5000}c1")
+
+
+def test_what_is_chosen_for_the_largest_k_has_few_enough_tables():
+    assert len(design_for(MOST_K, 64).tables) <= MOST_TABLES
 
 
 def test_a_table_must_use_every_bit_once():

@@ -8,6 +8,8 @@ from simhash.tables import design as find_design
 SMALL_INDEX_DOCUMENTS = 10_000_000
 """Up to here the 6 tables are cheapest; above, their prefixes of 21 bits meet too many candidates."""
 SMALL, LARGE = "6", "14"
+MOST_K = 32
+"""The most that can be asked for: half of the usual 64 bits, in 561 tables (see `simhash.tables.MOST_TABLES`)."""
 BY_K = (SMALL, "15", "2(4c2)", "8c2", "2(5c2)")
 """Tables that find all pairs within 3, 4, 5, 6 and 7 bits."""
 

@@ -35,6 +35,7 @@ from pydantic_settings import (
 )
 from pytimeparse2 import parse as parse_duration
 
+from simhash.index.layout import MOST_DOCUMENTS
 from worker.errors import SettingsError
 from worker.page import MAX_URL_BYTES
 from worker.redis_url import check_url
@@ -155,7 +156,10 @@ class Settings(BaseSettings):
         description="permutation tables of a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1, AxB; auto: by size",
     )
     documents: int = Field(
-        10_000_000, ge=1, description="how many unique pages a new index is laid out for (not a limit)"
+        10_000_000,
+        ge=1,
+        le=MOST_DOCUMENTS,
+        description="how many unique pages a new index is laid out for (not a limit)",
     )
     base: DirectoryPath | None = Field(
         None, description="compressed tables of earlier crawls: what matches a page there is a duplicate; none: no base"

@@ -48,6 +48,8 @@ from simhash.tables import Design, Table
 
 OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
+MOST_DOCUMENTS = (1 << 8 * SEQ_BYTES) - 1
+"""As many numbers as there are."""
 SEVERAL = b"\xff"
 """How the records of a fingerprint begin when there are two and more; one begins with its seq, which is smaller."""
 ENTRIES_PER_BUCKET = 36

@@ -16,13 +16,13 @@ import click
 from simhash.errors import DesignError, IndexUnreachable
 from simhash.index import IndexSpec
 from simhash.index.cluster import ClusterMigration
+from simhash.index.layout import MOST_DOCUMENTS, possible_bucket_bits
 from simhash.index.layout import bucket_bits as fitting_bits
-from simhash.index.layout import possible_bucket_bits
 from simhash.index.migration import Migration, Progress, Removal
 from simhash.tables import design as find_design
 from worker.cli.operating.telling import saying_what_is_next
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.designs import automatic_design
+from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.setbacks import Setbacks
 from worker.settings import Settings
@@ -35,9 +35,13 @@ PATIENCE_SECONDS = 600.0
 
 @click.command()
 @click.option("--design", "name", metavar="NAME", help="permutation tables, or auto: by --documents and --k")
-@click.option("--documents", type=click.IntRange(1), help="lay it out for so many unique pages  [default: as it is]")
+@click.option(
+    "--documents",
+    type=click.IntRange(1, MOST_DOCUMENTS),
+    help="lay it out for so many unique pages  [default: as it is]",
+)
 @click.option("--bucket-bits", type=click.IntRange(1, 32), help="leading bits of a bucket  [default: by --documents]")
-@click.option("--k", type=click.IntRange(0, 7), help="with --design auto: find every pair within so many bits")
+@click.option("--k", type=click.IntRange(0, MOST_K), help="with --design auto: find every pair within so many bits")
 @click.option("--abandon", is_flag=True, help="give up what was begun: remove what was copied, let workers go on")
 @settings_options((*INDEX, *LOGGING))
 def migrate(

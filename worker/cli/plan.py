@@ -11,18 +11,17 @@ import msgspec
 from pydantic import ByteSize, TypeAdapter
 
 from simhash.index import Relation
+from simhash.index.layout import MOST_DOCUMENTS
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
 from simhash.profiles import Profile
 from simhash.sketch import MinHashSketch
 from worker.cli.options import LOGGING, settings_of, settings_options
-from worker.designs import automatic_design
+from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.stores import configured_profile
 
 URL_BYTES = 77
 PRIMARY_MEMORY = "64GiB"
-MOST_DOCUMENTS = (1 << 48) - 1
-"""A record's number has 6 bytes."""
 MOST_URL_BYTES = 32 << 10
 """As for the setting `max_url_bytes`."""
 
@@ -35,7 +34,9 @@ MOST_URL_BYTES = 32 << 10
     required=True,
     help="unique pages that the index will hold",
 )
-@click.option("--k", type=click.IntRange(0, 32), help="bits within which every pair is found  [default: the profile's]")
+@click.option(
+    "--k", type=click.IntRange(0, MOST_K), help="bits within which every pair is found  [default: the profile's]"
+)
 @click.option(
     "--url-bytes",
     type=click.IntRange(1, MOST_URL_BYTES),

@@ -222,9 +222,9 @@ local function stored() return seq - first + 1 - call('ZCARD', gone_key) end
 local function new_nonce() return call('HINCRBY', meta, 'nonce', 1) end
 
 -- A page: observation 16, journal (2 bytes, from 1; 0: none), offset 6, fingerprint or digest, verifier (each behind a byte of
--- length), how many keys it has (1 byte) and how many it is looked for under (2 bytes; its own are the first), the keys.
+-- length), how many keys it has (2 bytes) and how many it is looked for under (2 bytes; its own are the first), the keys.
 local function page_of(argument)
-  local id, journal, offset, fingerprint, verifier, own, probes, at = unpack_struct('>c16I2c6Bc0Bc0BI2', argument)
+  local id, journal, offset, fingerprint, verifier, own, probes, at = unpack_struct('>c16I2c6Bc0Bc0I2I2', argument)
   local page = {id = id, offset = offset, fingerprint = fingerprint, verifier = verifier, keys = {}, probes = {}}
   page.journal = journal > 0 and KEYS[FIRST_JOURNAL + journal - 1] or ''
   for i = 1, probes do

@@ -259,7 +259,7 @@ class Claims:
         key, verifier = self._placement.key(entry), self._compared(entry.verifier)
         offset = entry.position.offset if entry.position else 0
         head = struct.pack(">16sH6s", entry.observation, journal, offset.to_bytes(OFFSET_BYTES))
-        lengths = struct.pack(">BH", len(own), len(own) + len(beside))
+        lengths = struct.pack(">HH", len(own), len(own) + len(beside))
         parts = [head, bytes([len(key)]), key, bytes([len(verifier)]), verifier, lengths, *own, *beside]
         return b"".join(parts)
 
