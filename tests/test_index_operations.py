@@ -430,9 +430,13 @@ def test_the_check_command_says_what_is_wrong_and_fails(backend, filled, name):
 
 @on_one_primary
 def test_an_index_on_one_primary_has_no_claims(redis_server, filled, name):
-    shown = run("claims", "--redis-url", redis_server.url, "--index-name", name)
-    assert shown.exit_code == 0
-    assert "no claims" in shown.output
+    flags = ("--redis-url", redis_server.url, "--index-name", name)
+    for asked, code in ([], 0), (["--release", "abcd"], 1):
+        shown = run("claims", *asked, *flags)
+        assert shown.exit_code == code
+        assert "no claims" in shown.output
+    with pytest.raises(SettingsError, match="'abc' is no id of a claim"):
+        raise run("claims", "--release", "abc", *flags).exception
 
 
 # On a Redis Cluster

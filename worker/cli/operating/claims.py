@@ -31,17 +31,18 @@ def claims(release: tuple[str, ...], config: Path | None, **flags: Any) -> None:
       simhash-dedup index claims --release 1b6125b31532a365a0328d76c48d9859
     """
     settings = settings_of(config, flags)
+    ids = [_id(text) for text in release]
     index = found_index(settings)
     if not isinstance(index, ClusterIndex):
         click.echo(f"index {settings.index_name} is on one primary: it judges in one step and has no claims")
-        return
-    if not release:
+        sys.exit(1 if ids else 0)
+    if not ids:
         for claim in index.claims():
             click.echo(_line(claim, index.spec.relation.design.bits))
         return
-    ended = index.release([_id(text) for text in release])
-    click.echo(f"{ended} of {len(release)} claims ended")
-    sys.exit(0 if ended == len(release) else 1)
+    ended = index.release(ids)
+    click.echo(f"{ended} of {len(ids)} claims ended")
+    sys.exit(0 if ended == len(ids) else 1)
 
 
 def _id(text: str) -> bytes:
