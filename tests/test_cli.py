@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -22,7 +22,7 @@ from simhash.index.primary import PrimaryOperations
 from simhash.index.rows import encoded
 from simhash.index.transfer import exported
 from simhash.tables import design
-from tests.pages import relation
+from tests.pages import entry, relation
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
@@ -105,6 +105,18 @@ def test_print_config_is_a_configuration_file_without_secrets(tmp_path):
     assert tomllib.loads(first.stdout)["max_age"] == "7776000s"
     (tmp_path / "dedup.toml").write_text(first.stdout)
     assert run("run", "--print-config", "--config", tmp_path / "dedup.toml").stdout == first.stdout
+
+
+def test_what_a_terminal_cannot_show_is_written_otherwise_and_json_stays_json(redis_server, client, name):
+    url = "https://example.com/\N{GRINNING FACE}"
+    open_index(client, name, {}, relation(design("4")), 1000).check_and_insert([replace(entry(0, 7), url=url)], {})
+    flags, latin = ("--redis-url", redis_server.url, "--index-name", name), {"PYTHONIOENCODING": "latin-1"}
+    for asked in (["index", "stats"], ["inspect", url], ["index", "delete", "--dry-run", url]):
+        done = run(*asked, *flags, env=latin)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert r"https://example.com/\U0001f600" in done.stdout
+    assert json.loads(run("index", "stats", "--json", *flags, env=latin).stdout)["newest"]["url"] == url
+    assert json.loads(run("inspect", url, "--json", *flags, env=latin).stdout)["url"] == url
 
 
 def test_an_unknown_flag_or_a_missing_argument_is_a_usage_error():

@@ -53,7 +53,7 @@ def _near(index: RedisIndex | ClusterIndex, what: str) -> list[Neighbour]:
     return found + [neighbour for fingerprint in fingerprints for neighbour in index.neighbours(fingerprint)]
 
 
-def _line(neighbour: Neighbour, index: RedisIndex | ClusterIndex, as_json: bool) -> str:
+def _line(neighbour: Neighbour, index: RedisIndex | ClusterIndex, as_json: bool) -> str | bytes:
     record, relation = neighbour.record, index.spec.relation
     fingerprint = hexadecimal(neighbour.fingerprint, relation.design.bits)
     if not as_json:
@@ -70,7 +70,7 @@ def _line(neighbour: Neighbour, index: RedisIndex | ClusterIndex, as_json: bool)
         "fetched_at": record.fetched_at,
         "observation": record.observation.hex(),
     }
-    return msgspec.json.encode(fields).decode()
+    return msgspec.json.encode(fields)
 
 
 @click.group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -82,6 +83,7 @@ for command in (*OPERATING, migrate):
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
     _fill_closed_streams()
+    _show_every_character()
     try:
         # Not commands(): click would make exit code 1 of a broken pipe.
         with commands.make_context("simhash-dedup", sys.argv[1:]) as context:
@@ -102,6 +104,13 @@ def main() -> None:
             error = InputError(f"cannot write: {error.strerror}")
         report(error)
         sys.exit(exit_code_of(error))
+
+
+def _show_every_character() -> None:
+    """What a terminal's encoding lacks is written as \\U0001f600; JSON is bytes, and UTF-8 everywhere."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _give_up_standard_output() -> None:

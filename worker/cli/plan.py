@@ -75,7 +75,7 @@ def plan(
     chosen = recommended(found)
     automatic = automatic_design(question.k, profile.bits, documents).name
     if as_json:
-        click.echo(msgspec.json.encode(_fields(question, found, chosen, automatic)).decode())
+        click.echo(msgspec.json.encode(_fields(question, found, chosen, automatic)))
     else:
         click.echo("\n".join(lines(question, found, chosen, automatic)))
 

@@ -34,7 +34,7 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
     """
     index, tell = operations(found_index(settings_of(config, flags))), teller()
     found = index.check(lambda found: tell(f"checking: {_counts(found)}"))
-    click.echo(msgspec.json.encode(found).decode() if as_json else _text(found))
+    click.echo(msgspec.json.encode(found) if as_json else _text(found))
     sys.exit(1 if found.violations else 0)
 
 

@@ -38,7 +38,7 @@ def stats(sample: int, as_json: bool, config: Path | None, **flags: Any) -> None
     index = operations(found_index(settings_of(config, flags)))
     found = index.statistics(sample, Random(0))
     if as_json:
-        click.echo(msgspec.json.encode(_fields(index, found)).decode())
+        click.echo(msgspec.json.encode(_fields(index, found)))
     else:
         click.echo("\n".join(_lines(index, found)))
 
