@@ -1,5 +1,6 @@
 """An index made afresh from its verdicts gives the answers of the one that was lost."""
 
+import gzip
 import json
 from dataclasses import replace
 from functools import partial
@@ -8,6 +9,7 @@ from random import Random
 import msgspec
 import pytest
 import redis
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.cluster.nodes import Nodes
 from simhash.index.layout import bucket_bits
 from simhash.index.opening import existing_index
-from simhash.index.rows import RecordRow, Takedown
+from simhash.index.rows import RecordRow, Takedown, encoded
 from simhash.tables import design
 from tests.backends import KINDS, Backend
 from tests.crowded_cluster import Crashed, HalfWriting
@@ -29,6 +31,8 @@ from worker.rebuilding.build import Target, build
 from worker.rebuilding.collected import Collected, forgotten
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Settled, Told, in_file
+from worker.rebuilding.sources import taken_down as read_takedowns
+from worker.settings import load
 from worker.verdict import Match, SourceFields, Verdict, hexadecimal
 
 RULE = relation(design("10"))
@@ -376,6 +380,21 @@ def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, fl
     assert (refused.returncode, "is not empty" in refused.stderr) == (5, True)
     stream.send([json_page(n, text) for n, text in enumerate(pages[90:], 100)])
     finish(stream, 151)
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstandard.compress])
+def test_takedowns_are_read_from_files_of_every_kind_that_verdicts_are(tmp_path, packed):
+    rows = [encoded(Takedown(f"http://a/{n}", 1, n, f"{n:016x}")) for n in range(3)]
+    path = tmp_path / "takedowns.jsonl.gz"
+    path.write_bytes(packed(b"\n".join(rows)))
+    assert [each.seq for each in read_takedowns(load({}), [path])] == [0, 1, 2]
+    path.write_bytes(packed(b"".join(rows) + b"{}"))
+    with pytest.raises(InputError, match=r"takedowns\.jsonl\.gz: line 4 is no takedown"):
+        read_takedowns(load({}), [path])
+    path.write_bytes(gzip.compress(b"".join(rows))[:-9])
+    for unreadable in (path, tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(InputError, match=f"^{unreadable}: "):
+            read_takedowns(load({}), [unreadable])
 
 
 def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -45,11 +46,18 @@ def in_file(path: Path) -> Iterator[Told]:
     Raises:
         InputError: it cannot be read, or a line is no verdict.
     """
+    with _reading(path) as (stream, changed_ms):
+        for number, line in enumerate(stream, 1):
+            yield _told(path, number, line, changed_ms)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """A file of lines, compressed or not, and when it was last changed (milliseconds since the epoch)."""
     try:
         changed_ms = int(path.stat().st_mtime * 1000)
         with compression.decompressed(io.FileIO(path)) as stream:
-            for number, line in enumerate(stream, 1):
-                yield _told(path, number, line, changed_ms)
+            yield stream, changed_ms
     except compression.ERRORS as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -64,7 +72,7 @@ def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
 
 
 def taken_down(settings: Settings, files: Iterable[Path]) -> list[Takedown]:
-    """What operators took down.
+    """What operators took down; files as in `in_file`.
 
     Raises:
         InputError: a file cannot be read, or a line is no takedown.
@@ -72,10 +80,8 @@ def taken_down(settings: Settings, files: Iterable[Path]) -> list[Takedown]:
     """
     lines: list[tuple[str, bytes]] = []
     for path in files:
-        try:
-            lines += [(f"{path}: line {n}", line) for n, line in enumerate(path.read_bytes().splitlines(), 1)]
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
+        with _reading(path) as (stream, _):
+            lines += [(f"{path}: line {n}", line) for n, line in enumerate(stream, 1)]
     if topic := settings.takedown_topic:
         lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic)]
     return [_takedown(place, line) for place, line in lines if line.strip()]
