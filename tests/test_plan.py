@@ -117,6 +117,16 @@ def test_memory_is_within_15_percent_of_what_redis_takes(own_redis, name_of_desi
     assert met == pytest.approx(candidates(layout, documents + 1000), rel=0.15, abs=0.02)
 
 
+def test_a_page_that_many_tables_bring_is_a_candidate_in_each(client, name):
+    """Planned and counted alike: so there may be more candidates than pages."""
+    random, rule = Random(1), Relation(design("34c2"), 12, 14, 64, 0)
+    index = open_index(client, name, {}, rule, 1000)
+    layout = Layout(name, index.spec)
+    met = [answer.candidates for answer in index.check_and_insert([page(n, 64, random) for n in range(15)], {})]
+    assert sum(met) > 30 * sum(range(15))  # and no crowd, of which all that was read counts
+    assert sum(met) == pytest.approx(sum(candidates(layout, n) for n in range(15)), rel=0.15)
+
+
 def question(documents, k=3, bands=3):
     rule = Relation(design("10"), 12, 28, 128, bands)
     return Question(documents, rule, k, 4, URL_BYTES, 64 << 30)

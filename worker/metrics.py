@@ -48,7 +48,10 @@ class Metrics:
             registry=registry,
         )
         self._candidates = Histogram(
-            "simhash_dedup_candidates", "Stored fingerprints compared for a page", buckets=CANDIDATES, registry=registry
+            "simhash_dedup_candidates",
+            "Stored fingerprints compared for a page, one that several tables bring in each",
+            buckets=CANDIDATES,
+            registry=registry,
         )
         self._batch = Histogram("simhash_dedup_batch_pages", "Records in a batch", buckets=PAGES, registry=registry)
         self.index_documents = Gauge(

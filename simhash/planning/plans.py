@@ -80,7 +80,8 @@ class Plan:
 
     Attributes:
         prefixes: the shortest and the longest, in bits.
-        candidates: stored fingerprints that a page is compared with, on average.
+        candidates: entries that a page is compared with, on average. A stored page is one in each table and band that
+            brings it, so that few pages in many tables make more candidates than there are pages.
         candidates_per_probe: those that one probe of a table brings, on average.
         found: share of the pairs at distance 0, 1 ... reach that its tables find.
         found_with_bands: the same of pairs of texts of `SIMILARITY`, by tables or bands.

@@ -60,9 +60,10 @@ def plan(
 ) -> None:
     """Show what each design of permutation tables would cost and find, and which one to take.
 
-    For random fingerprints: tables, prefix p and bucket bits b; stored fingerprints that a page is compared with; the
-    share of the pairs at each distance that the tables find (counted exactly); Redis' memory (used, and resident while
-    it grows), microseconds of Redis a page, and how many primaries of the given size that makes.
+    For random fingerprints: tables, prefix p and bucket bits b; candidates, the entries that a page is compared with (a
+    stored page is one in each table and band that brings it); the share of the pairs at each distance that the tables
+    find (counted exactly); Redis' memory (used, and resident while it grows), microseconds of Redis a page, and how
+    many primaries of the given size that makes.
 
     \b
       simhash-dedup plan --documents 10000000
