@@ -119,6 +119,12 @@ def test_what_a_terminal_cannot_show_is_written_otherwise_and_json_stays_json(re
     assert json.loads(run("inspect", url, "--json", *flags, env=latin).stdout)["url"] == url
 
 
+def test_an_interrupt_while_the_program_is_loaded_ends_it_without_a_word(tmp_path):
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    done = run("--version", env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_an_unknown_flag_or_a_missing_argument_is_a_usage_error():
     for arguments in (
         ["run", "--nonsense", "1"],
