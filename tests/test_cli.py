@@ -58,6 +58,14 @@ def assert_refused(done, code, message):
     assert SECRET not in done.stderr
 
 
+@pytest.fixture(autouse=True)
+def interrupts_are_heard():
+    """Who starts the tests may have them ignored (a shell does, in the background), and processes inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def pages(tmp_path):
     path = tmp_path / "pages.jsonl"
