@@ -128,10 +128,10 @@ class Collected:
         seq, at = self._gone.get(row.observation, (0, -1))
         return row.seq <= seq or row.inserted_ms <= at
 
-    def kept(self, forgotten: int, oldest_ms: int) -> Iterator[RecordRow]:
-        """The rows to store: not the first `forgotten` ones, none from before a time, nor what was taken down."""
+    def kept(self, skipped: int, oldest_ms: int) -> Iterator[RecordRow]:
+        """The rows to store: not the first `skipped` ones, none from before a time, nor what was taken down."""
         for place, (row, gone) in enumerate(self.numbered()):
-            if place >= forgotten and row.inserted_ms >= oldest_ms and not gone:
+            if place >= skipped and row.inserted_ms >= oldest_ms and not gone:
                 yield row
 
 
@@ -142,17 +142,18 @@ def forgotten(rows: Iterable[tuple[RecordRow, bool]], takedowns: Iterable[Takedo
     so it matters which rows were stored before each takedown. That is told by their times.
     """
     coming = deque(sorted(takedowns, key=lambda each: each.at))
-    removed_later = {each.seq for each in coming}
-    places: dict[int, int] = {}
+    removed_later = {(each.seq, each.observation) for each in coming}
+    places: dict[tuple[int, str], int] = {}
     removed: list[int] = []
     first = 0
     for place, (row, _) in enumerate(rows):
         while coming and coming[0].at < row.inserted_ms:
-            gone = places.get(coming.popleft().seq, -1)
+            takedown = coming.popleft()
+            gone = places.pop((takedown.seq, takedown.observation), -1)  # once: a delete that was ended is told twice
             if gone >= first:
                 insort(removed, gone)
-        if row.seq in removed_later:
-            places[row.seq] = place
+        if (row.seq, row.observation) in removed_later:
+            places[row.seq, row.observation] = place
         while most is not None and place + 1 - first - len(removed) > most:
             if removed and removed[0] == first:
                 removed.pop(0)
