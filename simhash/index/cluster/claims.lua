@@ -317,8 +317,8 @@ end
 
 -- The numbers without a record by which the floor may come to lie higher, when so many more pages are numbered.
 local function gone_above_floor(most, pages)
-  local from = math.max(first, floor)
-  local excess = most < 0 and 0 or math.max(0, kept() + pages - most)
+  local from, excess = math.max(first, floor), most < 0 and 0 or kept() + pages - most
+  if excess <= 0 then return {} end
   return call('ZRANGEBYSCORE', gone_key, number(from), '(' .. number(behind(from, excess)))
 end
 
