@@ -7,7 +7,6 @@
     samples     pages and made-up index entries to measure with
     loop        pages through Kafka and through files, against fingerprinting alone
     index       check and insert, against an empty script call and against peers
-    cluster     check and insert on three local primaries, by one, two and four worker processes
     texts       text and HTML to fingerprint, against peers and limits
     peers       other packages, in a virtual environment of their own
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import batch, cluster, compressed, crowd, index, loop, machine, memory, migration, texts
+from benchmarks import batch, compressed, crowd, index, loop, machine, memory, migration, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -32,10 +32,6 @@ def _index(report: Report, quick: bool, scratch: Path, _: Path) -> None:
 
 def _crowd(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     crowd.run(report, crowd.QUICK if quick else crowd.Sizes(), scratch)
-
-
-def _cluster(report: Report, quick: bool, scratch: Path, _: Path) -> None:
-    cluster.run(report, cluster.QUICK if quick else cluster.Sizes(), scratch)
 
 
 def _memory(report: Report, quick: bool, scratch: Path, _: Path) -> None:
@@ -67,7 +63,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "loop": _loop,
     "index": _index,
     "crowd": _crowd,
-    "cluster": _cluster,
     "memory": _memory,
     "migration": _migration,
     "compressed": _compressed,

@@ -27,9 +27,9 @@ import redis
 from deploy.local.stores import RedisServer
 from simhash.errors import IndexFault
 from simhash.index import Entry, Relation, Unique
-from simhash.index.opening import open_index
-from simhash.index.redis import RedisIndex
-from simhash.index.safekeeping import Durability
+from simhash.index.redis.epochs import Durability
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
 
 BATCH = 100

@@ -25,8 +25,8 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import URL_BYTES, entries, made_up_url
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition, Relation
-from simhash.index.opening import open_index
-from simhash.index.redis import RedisIndex
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
 from worker.settings import load
 from worker.stores import configured_profile, connected_index

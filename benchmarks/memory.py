@@ -22,9 +22,9 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import URL_BYTES, entries
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, IndexSpec, Relation
-from simhash.index.layout import Layout
-from simhash.index.opening import open_index
-from simhash.index.redis import RedisIndex
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.layout import Layout
+from simhash.index.redis.opening import open_index
 from simhash.planning.memory import memory
 from simhash.tables import design
 
@@ -63,7 +63,7 @@ def _measured(report: Report, directory: Path, name: str, stored: int) -> None:
     try:
         with redis.Redis.from_url(server.url) as client:
             index = open_index(client, "bench", {"name": "random"}, relation, stored)
-            index.inside.run(("judging", "loading"))  # the script is there: it is no document's
+            index.inside.run("load")  # the script is there: it is no document's
             empty = client.info("memory")
             watch = Stopwatch()
             stored_pages(report, index, stored)
@@ -81,7 +81,7 @@ def stored_pages(report: Report, index: RedisIndex, stored: int) -> None:
             rows = [_row(index, at * STORED_AT_ONCE + number, page) for number, page in enumerate(pages, 1)]
             if under_way:
                 under_way.result()
-            under_way = thread.submit(index.inside.run, ("judging", "loading"), *rows)
+            under_way = thread.submit(index.inside.run, "load", *rows)
             if (done := at * STORED_AT_ONCE + len(pages)) % PROGRESS == 0:
                 report.progress(f"{done:,} of {stored:,}")
         if under_way:

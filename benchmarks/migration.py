@@ -1,7 +1,5 @@
 """A migration of a live index under workers that write to it as fast as they can: what they feel of it.
 
-On one primary, and on a cluster of three that share this machine's cores with the workers.
-
 Each worker is a process of its own that judges new pages in batches of 100, before and during the migration, and opens
 the index again when it has another generation. In the end every page, all of them new, must have been stored once.
 """
@@ -10,8 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,13 +18,12 @@ import redis
 
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import entries
-from deploy.local.stores import RedisServer, start_cluster
-from simhash.errors import IndexMigrated
+from deploy.local.stores import RedisServer
+from simhash.errors import IndexMigrated, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Relation
-from simhash.index.cluster import ClusterMigration, existing_cluster_index, open_cluster_index
-from simhash.index.layout import bucket_bits
-from simhash.index.migration import Migration
-from simhash.index.opening import existing_index, open_index
+from simhash.index.redis.layout import bucket_bits
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.migration import Migration
 from simhash.tables import design
 
 NAME = "migration"
@@ -38,100 +33,58 @@ BEFORE, AFTER = design("6"), design("10")
 BEFORE_SECONDS = 5.0
 START_SECONDS = 60.0
 LONG_CALL_MICROSECONDS = 10_000
+PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: documents before, worker processes, primaries of the servers (1: no cluster)."""
+    """How much is measured: documents before, worker processes."""
 
     stored: int = 100_000
     workers: tuple[int, ...] = (1, 4)
-    primaries: tuple[int, ...] = (1, 3)
 
 
 QUICK = Sizes(stored=5_000, workers=(1,))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an index lies: one primary, or the first node of a cluster."""
-
-    url: str
-    clustered: bool
-
-    @contextmanager
-    def connected(self) -> Iterator[Any]:
-        """A client."""
-        with (redis.RedisCluster if self.clustered else redis.Redis).from_url(self.url) as client:
-            yield client
-
-    def made(self, client: Any, relation: Relation, documents: int) -> Any:
-        """A new index."""
-        opened = open_cluster_index if self.clustered else open_index
-        return opened(client, INDEX, {"name": "random"}, relation, documents)
-
-    def existing(self, client: Any) -> Any:
-        """The index as it is."""
-        return (existing_cluster_index if self.clustered else existing_index)(client, INDEX)
-
-    def migrated(self, client: Any) -> None:
-        """Migrate it."""
-        (ClusterMigration if self.clustered else Migration)(client, INDEX, lambda _: None).run(_wanted)
-
-
 def run(report: Report, sizes: Sizes, directory: Path) -> None:
-    """Migrate on each kind of server, under each number of workers, each time on new servers below `directory`."""
-    for primaries in sizes.primaries:
-        for workers in sizes.workers:
-            servers = _started(directory / f"{primaries}-{workers}", primaries)
-            place = Place(servers[0].url, primaries > 1)
-            try:
-                with place.connected() as client:
-                    _measured(report, client, place, servers, sizes.stored, workers)
-            finally:
-                for server in servers:
-                    server.kill()
+    """Migrate under each number of workers, each time on a new server below `directory`."""
+    for workers in sizes.workers:
+        server = RedisServer(directory / f"{workers}", dies_with_parent=True)
+        server.start()
+        try:
+            with redis.Redis.from_url(server.url) as client:
+                _measured(report, client, server.url, sizes.stored, workers)
+        finally:
+            server.kill()
 
 
-def _started(directory: Path, primaries: int) -> list[RedisServer]:
-    if primaries > 1:
-        return start_cluster(directory, primaries, dies_with_parent=True)
-    server = RedisServer(directory, dies_with_parent=True)
-    server.start()
-    return [server]
-
-
-def _measured(
-    report: Report, client: Any, place: Place, servers: Sequence[RedisServer], stored: int, workers: int
-) -> None:
-    at = f"{len(servers)} primaries, {workers} workers" if place.clustered else f"{workers} workers"
+def _measured(report: Report, client: Any, url: str, stored: int, workers: int) -> None:
+    at = f"{workers} workers"
     report.heading(f"migration of {stored:,} documents, 6 tables to 10, {at}")
-    index = place.made(client, Relation(BEFORE, 6, 14), stored)
+    index = open_index(client, INDEX, {"name": "random"}, Relation(BEFORE, 6, 14), stored)
     _judge_pages(index, stored)
     context = multiprocessing.get_context("spawn")
     ready, end, results = context.Barrier(workers + 1, timeout=START_SECONDS), context.Event(), context.Queue()
-    arguments = [(place, number, ready, end, results) for number in range(workers)]
+    arguments = [(url, number, ready, end, results) for number in range(workers)]
     processes = [context.Process(target=_work, args=each, daemon=True) for each in arguments]
     for process in processes:
         process.start()
     ready.wait()
-    for server in servers:
-        with redis.Redis.from_url(server.url) as each:
-            each.config_set("slowlog-log-slower-than", LONG_CALL_MICROSECONDS)
-            each.slowlog_reset()
+    client.config_set("slowlog-log-slower-than", LONG_CALL_MICROSECONDS)
+    client.slowlog_reset()
     moments = [time.monotonic()]
     time.sleep(BEFORE_SECONDS)
     moments.append(time.monotonic())
-    place.migrated(client)
+    Migration(client, INDEX, lambda _: None).run(_wanted)
     moments.append(time.monotonic())
     end.set()
     answered = [results.get() for _ in processes]
     for process in processes:
         process.join()
     _report(report, moments, answered, at)
-    slow = float(sum(_slow_calls(server) for server in servers))
-    report.ratio(Ratio(NAME, f"calls longer than 10 ms ({at})", slow, "calls", "<=", 0))
-    told, there = stored + sum(len(each) for each in answered) * BATCH, place.existing(client).documents()
+    report.ratio(Ratio(NAME, f"calls longer than 10 ms ({at})", float(client.slowlog_len()), "calls", "<=", 0))
+    told, there = stored + sum(len(each) for each in answered) * BATCH, existing_index(client, INDEX).documents()
     report.ratio(Ratio(NAME, f"pages called unique and not stored once ({at})", told - there, "pages", "<=", 0))
 
 
@@ -141,11 +94,6 @@ def _judge_pages(index: Any, count: int) -> None:
     for at in range(0, count, BATCH):
         pages = entries(index.spec.relation, BATCH, at, random)
         index.check_and_insert([replace(page, position=None) for page in pages], {})
-
-
-def _slow_calls(server: RedisServer) -> int:
-    with redis.Redis.from_url(server.url) as client:
-        return int(client.slowlog_len())
 
 
 def _wanted(present: IndexSpec) -> IndexSpec:
@@ -164,26 +112,29 @@ def _report(report: Report, moments: list[float], answered: list[list[float]], a
     report.figure(NAME, f"in all ({at})", "s", [moments[2] - moments[1]])
 
 
-def _work(place: Place, number: int, ready: Any, end: Any, results: Any) -> None:
+def _work(url: str, number: int, ready: Any, end: Any, results: Any) -> None:
     """One worker: when each of its batches was answered."""
-    with place.connected() as client:
-        index = place.existing(client)
+    with redis.Redis.from_url(url) as client:
+        index = existing_index(client, INDEX)
         random, partition, told, answered = Random(number + 2), Partition("pages", number), 0, []
         ready.wait()
         while not end.is_set():
             pages = entries(index.spec.relation, BATCH, told, random)
             pages = [replace(page, position=Position(partition, told + n)) for n, page in enumerate(pages)]
             while not _judged(index, pages, {partition: told}):
-                index = place.existing(client)
+                index = existing_index(client, INDEX)
             answered.append(time.monotonic())
             told += BATCH
     results.put(answered)
 
 
 def _judged(index: Any, pages: list[Any], committed: dict[Partition, int]) -> bool:
-    """False: the index has another generation."""
+    """False: the index has another generation, or stands still for a moment."""
     try:
         index.check_and_insert(pages, committed)
     except IndexMigrated:
+        return False
+    except IndexUnreachable:
+        time.sleep(PAUSE_SECONDS)
         return False
     return True

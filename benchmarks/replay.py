@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import redis
 
 from benchmarks.meter import Stopwatch
-from simhash.index.calls import Script
+from simhash.index.redis.calls import Calls
 
 EMPTY_SCRIPT = "return {}"
 
@@ -27,29 +27,24 @@ class RecordingConnection(redis.Connection):
 
 
 def replayed(client: redis.Redis) -> float:
-    """Seconds that the recorded calls take with a script that does nothing, the next under way as in ours."""
-    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
-    script = Script(client, EMPTY_SCRIPT)
-    script.load()
+    """Seconds that the recorded calls take with a script that does nothing."""
+    sent, RecordingConnection.sent = RecordingConnection.sent or [], None
     watch = Stopwatch()
-    with script.line() as line:
-        for number, (_, _, _, key, *arguments) in enumerate(calls):
-            line.send(key, arguments)
-            if number:
-                line.receive()
-        line.receive()
+    for key, arguments in ((key, arguments) for _, _, _, key, *arguments in sent):
+        with Calls(client, key, EMPTY_SCRIPT).line() as line:
+            line.send(arguments)
+            line.receive()
     return watch.wall
 
 
 def replayed_singly(client: redis.Redis) -> list[float]:
     """Seconds of each recorded call with a script that does nothing: what Redis, the driver and the machine take."""
-    calls, RecordingConnection.sent = RecordingConnection.sent or [], None
-    script, seconds = Script(client, EMPTY_SCRIPT), []
-    script.load()
-    for _, _, _, key, *arguments in calls:
-        one = time.perf_counter()
-        with script.line() as line:
-            line.send(key, arguments)
+    sent, RecordingConnection.sent = RecordingConnection.sent or [], None
+    seconds = []
+    for _, _, _, key, *arguments in sent:
+        calls, one = Calls(client, key, EMPTY_SCRIPT), time.perf_counter()
+        with calls.line() as line:
+            line.send(arguments)
             line.receive()
         seconds.append(time.perf_counter() - one)
     return seconds

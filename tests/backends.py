@@ -1,24 +1,20 @@
-"""The two kinds of index in Redis, for tests that hold them to the same: on one primary, and on a cluster of three."""
+"""Where an index can lie, for tests that hold all kinds to the same: one Redis, and a Redis Cluster of three
+primaries."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import redis
-
 from simhash.index import Retention
-from simhash.index.cluster import (
-    ClusterMigration,
-    ClusterOperations,
-    existing_cluster_index,
-    open_cluster_index,
-    opened_on_cluster_for_import,
-)
-from simhash.index.migration import Migration
-from simhash.index.opening import existing_index, open_index
-from simhash.index.operations import Operations, Store
-from simhash.index.primary import PrimaryOperations, opened_for_import
+from simhash.index.redis.layout import meta_key
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.filling import Store
+from simhash.index.redis.operators.migration import Migration
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.transfer import opened_for_import
+from worker.settings import Settings
+from worker.stores import connect
 
 KINDS = ["primary", "cluster"]
 FOR_EVER = Retention()
@@ -29,36 +25,41 @@ class Backend:
     """A server, or a cluster, and how an index is opened there.
 
     Attributes:
-        client: a connection; answers as bytes.
+        client: a connection to the index of this test; answers as bytes.
         url: what `redis_url` is set to.
+        name: of the index, by which a cluster finds its slot.
     """
 
     client: Any
     url: str
-    clustered: bool
+    name: str
 
     def open(self, name, rule, capacity=1000, retention=FOR_EVER, profile=None, clock=None) -> Any:
-        made = open_cluster_index if self.clustered else open_index
-        return made(self.client, name, profile or {}, rule, capacity, retention, clock)
+        return open_index(self.of(name).client, name, profile or {}, rule, capacity, retention, clock)
 
     def existing(self, name) -> Any:
-        return (existing_cluster_index if self.clustered else existing_index)(self.client, name)
+        return existing_index(self.of(name).client, name)
 
     def store(self, name, head) -> Store:
-        return (opened_on_cluster_for_import if self.clustered else opened_for_import)(self.client, name, head)
+        return opened_for_import(self.of(name).client, name, head)
 
     def migrate(self, name, wanted) -> None:
-        (ClusterMigration if self.clustered else Migration)(self.client, name, lambda progress: None).run(wanted)
+        Migration(self.of(name).client, name, lambda progress: None).run(wanted)
 
     def operations(self, index) -> Operations:
-        return ClusterOperations(index.inside) if self.clustered else PrimaryOperations(index)
+        return Operations(index)
 
     def meta(self, name) -> str:
-        return f"{{{name}:claim}}:meta" if self.clustered else f"{name}:meta"
+        return meta_key(name)
+
+    def of(self, name) -> "Backend":
+        """The same, connected to the server that has the index of this name."""
+        if name == self.name:
+            return self
+        return replace(self, client=connect(Settings(redis_url=self.url, index_name=name)), name=name)
 
     @contextmanager
     def connected(self) -> Iterator["Backend"]:
         """The same over a connection of its own, for a thread."""
-        first = self.url.replace("+cluster", "").partition(",")[0]
-        with (redis.RedisCluster if self.clustered else redis.Redis).from_url(first) as client:
+        with connect(Settings(redis_url=self.url, index_name=self.name)) as client:
             yield replace(self, client=client)

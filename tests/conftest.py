@@ -19,6 +19,8 @@ from tests.tables import lines_of, page
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchSummary
 from worker.cli.main import main
+from worker.settings import Settings
+from worker.stores import connect
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 
@@ -70,13 +72,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
     """A real Redis Cluster of three primaries for the whole session."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as nodes:
         yield nodes
-
-
-@pytest.fixture(scope="session")
-def cluster_client(cluster: list[RedisServer]) -> Iterator[redis.RedisCluster]:
-    """A connection to the session's Redis Cluster."""
-    with redis.RedisCluster.from_url(cluster[0].url) as connection:
-        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +143,9 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 def backend_of(request: pytest.FixtureRequest, kind: str) -> Backend:
-    """The session's server of a kind."""
+    """The session's server of a kind, connected to the index of this test."""
+    name = request.getfixturevalue("name")
     if kind == "cluster":
-        nodes = request.getfixturevalue("cluster")
-        url = "redis+cluster://" + ",".join(node.address for node in nodes)
-        return Backend(request.getfixturevalue("cluster_client"), url, True)
-    return Backend(request.getfixturevalue("client"), request.getfixturevalue("redis_server").url, False)
+        url = "redis+cluster://" + ",".join(node.address for node in request.getfixturevalue("cluster"))
+        return Backend(connect(Settings(redis_url=url, index_name=name)), url, name)
+    return Backend(request.getfixturevalue("client"), request.getfixturevalue("redis_server").url, name)

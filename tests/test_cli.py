@@ -15,12 +15,12 @@ from random import Random
 import pytest
 import redis
 from rich.console import Console
+from simhash.index.redis.operators.primary import PrimaryOperations
 
 import worker.cli.file as file_command
-from simhash.index.opening import open_index
-from simhash.index.primary import PrimaryOperations
+from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.transfer import exported
 from simhash.index.rows import encoded
-from simhash.index.transfer import exported
 from simhash.tables import design
 from tests.pages import entry, relation
 from tests.processes import descendants, wait_until_gone

@@ -1,130 +1,182 @@
-"""Pages that meet more others than one call of the script may compare: judged alone, by the same relation."""
+"""Pages of templates: many that meet and do not match. What one page costs is bounded, and what that leaves out is
+known."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from simhash.index import Retention, Unique
-from simhash.index.opening import existing_index, open_index
-from simhash.index.surroundings import Reading
+from simhash.index import Duplicate, Partition, Retention, Unique
+from simhash.index.memory import MemoryIndex
+from simhash.index.redis.calls import Line
+from simhash.index.redis.layout import meta_key
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.tables import design
-from tests.pages import banded, brute_force, crowd, entry, relation, summary
+from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
 
 @pytest.fixture
-def small_crowds(monkeypatch):
-    """Three stored pages are a crowd."""
-    monkeypatch.setattr("simhash.index.redis.CROWD", 2)
+def small_places(monkeypatch):
+    """A place takes two records."""
+    monkeypatch.setattr("simhash.index.interface.LEAST_IN_PLACE", 2)
+    monkeypatch.setattr("simhash.index.interface.MOST_COMPARED", 2)
 
 
-@pytest.mark.usefixtures("small_crowds")
-@pytest.mark.parametrize("name_of_design", ["4", "2-probed"])
-@pytest.mark.parametrize(("bands", "verifier_reach"), [(0, 14), (3, 14), (0, None)])
-def test_a_crowd_is_judged_as_brute_force_does(client, name, name_of_design, bands, verifier_reach):
-    rule = relation(design(name_of_design), 12, verifier_reach, bands)
-    pages = banded(crowd(150, Random(bands)), bands, Random(7))
-    index = open_index(client, name, {}, rule, 40)
-    answers = index.check_and_insert(pages, {})
-    assert [summary(answer.decision) for answer in answers] == brute_force(pages, rule)
-    assert int(client.hget(f"{name}:meta", "crowds")) > 0
-
-
-@pytest.mark.usefixtures("small_crowds")
-def test_the_same_delivery_of_a_page_in_a_crowd_is_unique_again(client, name):
-    pages = alike(20, Random(1))
-    index = open_index(client, name, {}, relation(design("4")), 10)
-    first = index.check_and_insert(pages, {})
-    client.delete(*client.keys(f"{name}:j:*"))
-    again = index.check_and_insert(pages, {})
-    assert [each.decision for each in again] == [each.decision for each in first]
-
-
-def alike(count, random, first=0):
+def alike(count, random, first=0, fingerprint=None):
     """Pages under one prefix that do not match each other: what a template makes."""
-    return [entry(first + n, random.getrandbits(40), random.getrandbits(64)) for n in range(count)]
+    return [
+        replace(
+            entry(first + n, random.getrandbits(40) if fingerprint is None else fingerprint, random.getrandbits(64)),
+            digest=f"text:{random.getrandbits(128):032x}",
+        )
+        for n in range(count)
+    ]
 
 
-def after(monkeypatch, name, action):
-    """Do something once, behind what `Reading` does under this name."""
-    actions = [action]
-    original = getattr(Reading, name)
-
-    def reading(self, page):
-        found = original(self, page)
-        found = list(found) if name == "near" else found
-        if actions:
-            actions.pop()()
-        return found
-
-    monkeypatch.setattr(Reading, name, reading)
-
-
-IN_ALL_BLOCKS = 0x1_0003_0003_0001
-"""Bits in all four blocks of design 4: who differs by them shares no prefix."""
-
-
-@pytest.mark.usefixtures("small_crowds")
-@pytest.mark.parametrize("others", [0, 400])
-@pytest.mark.parametrize("during", ["near", "surroundings"])
-@pytest.mark.parametrize(
-    ("spread", "band", "found"),
-    [(0, 8, True), (0b11, 8, True), (0b101_0011, 8, True), (IN_ALL_BLOCKS, 9, True), (IN_ALL_BLOCKS, 8, False)],
-)
-def test_a_match_that_is_stored_meanwhile_is_found(client, name, monkeypatch, spread, band, found, during, others):
-    """By another worker, while a crowd is read or behind that; `others` come with it."""
-    rule = relation(design("4"), 12, 14, 1)
-    index, other = open_index(client, name, {}, rule, 10), existing_index(client, name)
-    index.check_and_insert(alike(10, Random(2)), {})
-    page, elder = entry(500, 5, 7 << 32 | 9), entry(501, 5 ^ spread, 7 << 32 | band)
-    more = [entry(600 + n, Random(n).getrandbits(64), Random(n).getrandbits(96)) for n in range(others)]
-    after(monkeypatch, during, lambda: other.check_and_insert([elder, *more], {}))
-    (answer,) = index.check_and_insert([page], {})
-    assert summary(answer.decision) == (("duplicate", 11) if found else ("unique", 12 + others))
+@pytest.mark.usefixtures("small_places")
+@pytest.mark.parametrize("name_of_design", ["4", "6", "2-probed"])
+@pytest.mark.parametrize("bands", [0, 3])
+@pytest.mark.parametrize("kept", [Retention(), Retention(max_documents=60)])
+def test_crowds_are_judged_as_the_model_does_and_the_index_is_whole(client, name, name_of_design, bands, kept):
+    rule = relation(design(name_of_design), 12, bands=bands)
+    assert rule.place_limit == 2
+    index = open_index(client, name, {}, rule, 40, kept, lambda: 5)
+    model = MemoryIndex(index.spec, kept, lambda: 5)
+    random = Random(bands)
+    pages = banded(crowd(250, random), bands, random)
+    crowded = 0
+    for at in range(0, len(pages), 50):
+        ours, theirs = (each.check_and_insert(pages[at : at + 50], {}) for each in (index, model))
+        assert [a.decision for a in ours] == [a.decision for a in theirs]
+        crowded += sum(answer.crowded for answer in ours)
+    assert crowded > 0
+    assert sorted(map(repr, index.scan())) == sorted(map(repr, model.scan()))
+    found = check(index.inside, lambda _: None)
+    assert found.violations == []
+    assert found.crowded == int(client.hget(meta_key(name), "crowded"))
 
 
-@pytest.mark.usefixtures("small_crowds")
-@pytest.mark.parametrize("named", [100, 1])
-def test_a_match_that_is_forgotten_meanwhile_is_none(client, name, monkeypatch, named):
-    """The oldest match goes; the next one, also there when the crowd was read, takes its place; then none is left.
-
-    Where only the oldest was named to the script, the crowd is read again.
-    """
-    monkeypatch.setattr("simhash.index.surroundings.MOST_MATCHES", named)
-    rule = relation(design("4"))
-    index = open_index(client, name, {}, rule, 10, Retention(max_documents=12))
-    other = open_index(client, name, {}, rule, 10, Retention(max_documents=12))
-    oldest, next_one = entry(1, 0b11, 0), entry(2, 0b11 << 40, 0xFFFF)
-    index.check_and_insert([oldest, next_one, *alike(10, Random(3), 10)], {})
-    page = entry(100, 0b10 << 40 | 0b1, 0xFF)
-    after(monkeypatch, "surroundings", lambda: other.check_and_insert(alike(1, Random(4), 50), {}))
-    (answer,) = index.check_and_insert([page], {})
-    assert summary(answer.decision) == ("duplicate", 2)
-    after(monkeypatch, "surroundings", lambda: other.check_and_insert(alike(1, Random(5), 60), {}))
-    (answer,) = index.check_and_insert([entry(101, 0b10 << 40 | 0b1, 0xFF)], {})
-    assert isinstance(answer.decision, Unique)
+@pytest.mark.usefixtures("small_places")
+def test_what_a_full_place_turned_away_is_taken_down_with_all_that_leads_to_it(client, name):
+    index = open_index(client, name, {}, relation(design("4"), 12, bands=2), 40)
+    index.check_and_insert(banded(alike(60, Random(1)), 2, Random(2)), {})
+    assert all(take_down(index.inside, [Found(f, r) for f, r in index.scan()]))
+    assert check(index.inside, lambda _: None).violations == []
+    assert int(client.hget(meta_key(name), "crowded")) == 0
+    left = {key.decode().rpartition(":")[0] for key in client.scan_iter(f"{{{name}}}:*")}
+    assert not any(key.startswith((f"{{{name}}}:t", f"{{{name}}}:b", f"{{{name}}}:r", f"{{{name}}}:x")) for key in left)
 
 
-def stored(index, pages, first):
-    """Store pages without judging them, from number `first` on."""
-    for at in range(0, len(pages), 200):
-        rows = [
-            b"r" + (first + at + n).to_bytes(6) + bytes(6) + index.inside.layout.page(page, 0)
-            for n, page in enumerate(pages[at : at + 200])
-        ]
-        index.inside.run(("judging", "loading"), *rows)
-
-
-def test_the_script_compares_none_of_a_large_crowd(client, name):
-    """20,000 pages under one prefix: the script lets go at a thousand, and each page finds its match all the same."""
+def test_an_exact_copy_is_found_however_large_the_crowd_is(client, name):
+    """Also by the very delivery of a page, when its journal is gone; and when its elder was forgotten, it is unique."""
     index = open_index(client, name, {}, relation(design("4")), 10_000_000)
-    pages = alike(20_000, Random(6))
-    index.check_and_insert(pages[:900], {})
-    assert client.hget(f"{name}:meta", "crowds") is None
-    stored(index, pages[900:], 901)
-    like = pages[12_345]
-    near = entry(30_000, like.fingerprint ^ 0b111, like.verifier)
-    found, new = index.check_and_insert([near, entry(30_001, 7, 5)], {})
-    assert summary(found.decision) == ("duplicate", 12_346)
-    assert found.candidates > 20_000
-    assert summary(new.decision) == ("unique", 20_001)
-    assert int(client.hget(f"{name}:meta", "crowds")) == 2
+    pages = alike(700, Random(3), fingerprint=77)
+    index.check_and_insert(pages, {})
+    late = pages[650]
+    copy = replace(late, observation=b"another delivery", position=None)
+    (found,) = index.check_and_insert([copy], {})
+    assert summary(found.decision) == ("duplicate", 651)
+    assert found.crowded
+    client.delete(*client.keys(f"{{{name}}}:j:*"))
+    (again,) = index.check_and_insert([late], {})
+    assert again.decision == Unique(651)
+    stored = {record.seq: Found(f, record) for f, record in index.scan()}
+    assert take_down(index.inside, [stored[651]]) == [True]
+    (new,) = index.check_and_insert([copy], {})
+    assert new.decision == Unique(701)
+
+
+def test_a_page_is_compared_with_a_bounded_number_and_records_are_fields_of_their_own(client, name):
+    rule = relation(design("6"), 12, bands=3)
+    index = open_index(client, name, {}, rule, 10_000_000)
+    pages = alike(1500, Random(4), fingerprint=99)
+    answers = index.check_and_insert([replace(p, verifier=p.verifier << 96) for p in pages], {})
+    unique = sum(isinstance(answer.decision, Unique) for answer in answers)
+    assert unique > 1450  # of strangers' verifiers, one pair in 200,000 is within reach
+    assert max(answer.candidates for answer in answers) <= rule.probes * rule.place_limit
+    assert int(client.hget(meta_key(name), "most_candidates")) <= rule.probes * rule.place_limit
+    key = index.inside.layout.records(99)
+    assert client.hlen(key) == unique
+    assert max(len(value) for value in client.hvals(key)) < 300
+
+
+@pytest.mark.usefixtures("small_places")
+def test_the_oldest_pages_of_a_place_are_those_that_are_compared(client, name):
+    """Who is within k of a page that found its place full, and shares nothing else with it, is not told so."""
+    rule = relation(design("1c1", bits=64), 12)
+    index = open_index(client, name, {}, rule, 10)
+    pages = alike(rule.place_limit + 1, Random(5), fingerprint=5)
+    index.check_and_insert(pages, {})
+    for elder, verdict in ((pages[-2], Duplicate), (pages[-1], Unique)):
+        like = replace(elder, observation=b"another delivery", position=None, digest="text:" + "ab" * 16)
+        (answer,) = index.check_and_insert([like], {})
+        assert isinstance(answer.decision, verdict)
+
+
+# Two workers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("work", [0, 60, 300])
+def test_another_workers_call_between_two_cut_ones_changes_no_page_of_ours(client, name, monkeypatch, work):
+    """Calls of both are cut short, one within the other's batch; every answer is its own page's."""
+    monkeypatch.setattr("simhash.index.redis.index.CALL_WORK", work)
+    monkeypatch.setattr("simhash.index.redis.index.CALL_PAGES", 5)
+    rule = relation(design("4"), 12)
+    ours, theirs = open_index(client, name, {}, rule, 1000), existing_index(client, name)
+    others = iter([alike(8, Random(100 + n), 10_000 + 8 * n) for n in range(1000)])
+    told, busy, send = [], [], Line.send
+
+    def sent(line, arguments):
+        send(line, arguments)
+        if not busy:
+            busy.append(True)
+            batch = next(others)
+            told.extend(zip(batch, theirs.check_and_insert(batch, {}), strict=True))
+            busy.pop()
+
+    monkeypatch.setattr(Line, "send", sent)
+    pages = [*alike(60, Random(1)), *crowd(60, Random(2), first=60)]
+    told += zip(pages, ours.check_and_insert(pages, {}), strict=True)
+    stored = {record.seq: record for _, record in ours.scan()}
+    numbers = [answer.decision.seq for _, answer in told if isinstance(answer.decision, Unique)]
+    assert len(numbers) == len(set(numbers)) == len(stored)
+    for page, answer in told:
+        if isinstance(answer.decision, Unique):
+            assert stored[answer.decision.seq].is_of(page)
+        elif page.fingerprint is not None:
+            match = answer.decision.match
+            assert stored[match.seq] == match
+            (fingerprint,) = {f for f, record in ours.scan() if record.seq == match.seq}
+            assert (fingerprint ^ page.fingerprint).bit_count() == answer.decision.distance
+    assert check(ours.inside, lambda _: None).violations == []
+
+
+# Journals ------------------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_decisions_of_a_partition_are_forgotten_once_they_are_committed(client, name):
+    index = open_index(client, name, {}, relation(design("4")), 100_000)
+    other = Partition("pages", 1)
+    pages = [entry(n, n << 30, partition=other) for n in range(10_000)]
+    index.check_and_insert(pages, {})
+    journal = f"{{{name}}}:j:pages:1"
+    assert client.hlen(journal) == 10_000
+    for n in range(20):
+        index.check_and_insert([entry(10_000 + n, 1 << 60 | n << 8)], {other: 10_000})
+        assert index.mark(other) == 10_000
+    assert client.hgetall(journal) == {b"mark": b"10000"}
+    assert check(index.inside, lambda _: None).violations == []
+
+
+def test_what_is_left_of_a_journal_is_forgotten_after_a_rewind_too(client, name):
+    index = open_index(client, name, {}, relation(design("4")), 100_000)
+    index.check_and_insert([entry(n, n << 30) for n in range(3000)], {})
+    index.check_and_insert([entry(3000, 1 << 60)], {PAGES: 3000})
+    assert client.hget(f"{{{name}}}:j:pages:0", "trimmed") == b"1000"
+    index.rewind(PAGES, 0)
+    index.check_and_insert([entry(0, 0)], {PAGES: 0})
+    for _ in range(5):
+        index.check_and_insert([entry(3001, 1 << 59)], {PAGES: 3001})
+    assert set(client.hkeys(f"{{{name}}}:j:pages:0")) == {b"mark", (3001).to_bytes(6)}

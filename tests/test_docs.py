@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 from pydantic import ByteSize, SecretStr
 
-from simhash.index.layout import Layout
+from simhash.index.redis.layout import Layout
 from simhash.profiles import PROFILES
 from simhash.tables import NAMES, design
 from worker.cli.main import commands
@@ -76,9 +76,9 @@ def test_every_profile_stands_in_the_readme(name):
 
 
 def test_the_key_layout_in_the_architecture_is_the_codes():
-    import simhash.index.layout
+    import simhash.index.redis.layout
 
-    keys = re.findall(r"^    (ns:\S+)", simhash.index.layout.__doc__ or "", re.M)
+    keys = re.findall(r"^    (ns:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
     assert len(keys) == 8
     assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
     assert Layout.__doc__

@@ -54,7 +54,7 @@ def test_nothing_is_committed_that_the_replica_does_not_have(kafka_server, name,
             code, written = worker.stop()
         assert code == 0
         assert "0 of 1 replicas (wait_replicas) acknowledged" in written
-        here, there = (redis.Redis.from_url(s.url).hgetall(f"{name}:meta") for s in (primary, replica))
+        here, there = (redis.Redis.from_url(s.url).hgetall(f"{{{name}}}:meta") for s in (primary, replica))
         assert here == there
     assert_each_answered_once(stream, 64)
     assert_guarantees(stream.verdicts())
@@ -103,7 +103,7 @@ def test_a_connection_that_is_kept_follows_a_failover(tmp_path, primary):
 
 
 def same_meta(one, other, name):
-    here, there = (redis.Redis.from_url(s.url).hgetall(f"{name}:meta") for s in (one, other))
+    here, there = (redis.Redis.from_url(s.url).hgetall(f"{{{name}}}:meta") for s in (one, other))
     return here == there
 
 

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from simhash.errors import IndexMisconfigured, IndexUnreachable
-from simhash.index.opening import open_index
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
 from tests.pages import PAGES, entry, relation
 from tests.servers import running_redis

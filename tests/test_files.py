@@ -13,11 +13,11 @@ from random import Random
 
 import pytest
 
-from simhash.index.checking import check
 from simhash.index.interface import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
-from simhash.index.migration import Migration
-from simhash.index.opening import open_index
+from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.migration import Migration
 from simhash.profiles import DEFAULT
 from simhash.tables import design
 from tests.stream import json_page, texts

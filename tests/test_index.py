@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
-from simhash.index.cluster import open_cluster_index
-from simhash.index.layout import Layout
 from simhash.index.memory import MemoryIndex
-from simhash.index.opening import existing_index, open_index
+from simhash.index.redis.opening import existing_index, open_index
 from simhash.tables import NAMES, design
+from tests.conftest import backend_of
 from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
 from worker.designs import design_for
 
@@ -46,15 +45,15 @@ def make(request, name, clock):
             return MemoryIndex(IndexSpec({}, rule, 4, capacity), kept, clock)
         made.append(rule)
         if request.param == "cluster":
-            client = request.getfixturevalue("cluster_client")
-            return open_cluster_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
+            at = backend_of(request, "cluster").of(f"{name}-{len(made)}")
+            return open_index(at.client, at.name, {}, rule, capacity, kept, clock)
         client = request.getfixturevalue("valkey_client" if request.param == "valkey" else "client")
         return open_index(client, f"{name}-{len(made)}", {}, rule, capacity, kept, clock)
 
     return of
 
 
-# What has hundreds of cases; test_cluster.py has a selection of them for the cluster, of which each call takes longer.
+# What has hundreds of cases.
 of_one_server = pytest.mark.parametrize("make", ["memory", "redis"], indirect=True)
 
 
@@ -113,20 +112,16 @@ def test_batches_of_any_size_give_the_same_answers(make, seed, parts, step):
 
 @pytest.mark.parametrize("work", [0, 100, 250])
 def test_calls_that_are_cut_short_judge_every_page_in_its_turn(client, name, monkeypatch, work):
-    """The next call is under way when one is cut: its pages must wait for those that were left out."""
-    monkeypatch.setattr("simhash.index.redis.CALL_WORK", work)
-    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 10)
+    monkeypatch.setattr("simhash.index.redis.index.CALL_WORK", work)
     rule = relation(design("4"), reach=6)
     pages = crowd(300, Random(work))
     index = open_index(client, name, {}, rule, 1000)
     assert [summary(answer.decision) for answer in index.check_and_insert(pages, {})] == brute_force(pages, rule)
-    cuts, most = client.hmget(f"{name}:meta", "cuts", "most_candidates")
-    assert int(cuts) > 0
-    assert int(most) > 1
+    assert int(client.hget(f"{{{name}}}:meta", "most_candidates")) > 1
 
 
 def test_calls_behind_a_refused_one_store_nothing(client, name, monkeypatch):
-    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 2)
+    monkeypatch.setattr("simhash.index.redis.index.FIRST_PAGES", 2)
     index = open_index(client, name, {}, relation(design("4")), 1000)
     with pytest.raises(StaleObservation):
         index.check_and_insert([entry(n, 1 << (5 * n)) for n in range(10)], {PAGES: 1})
@@ -303,23 +298,24 @@ def test_only_the_newest_documents_are_kept(make):
 def members(client, name):
     """How many entries all tables and bands hold."""
     with client.pipeline(transaction=False) as pipe:
-        for key in client.scan_iter(f"{name}:[tb][0-9]*", count=10_000):
+        for key in client.scan_iter(f"{{{name}}}:[tb][0-9]*", count=10_000):
             pipe.zcard(key)
         return sum(pipe.execute())
 
 
 def expected_members(model):
-    """One a table for each fingerprint, one for each different place of its band keys."""
-    rule, layout = model.spec.relation, Layout("", model.spec)
-    stored = [(f, record) for f, record in model.scan() if f is not None]
-    bands = {(f, i, layout.band_place(k)) for f, r in stored for i, k in enumerate(rule.band_keys(r.verifier)) if k}
-    return len(rule.design.tables) * len({f for f, _ in stored}) + len(bands)
+    """One a table for each record, one for each of its band keys."""
+    rule = model.spec.relation
+    stored = [record for fingerprint, record in model.scan() if fingerprint is not None]
+    return len(stored) * len(rule.design.tables) + sum(bool(k) for r in stored for k in rule.band_keys(r.verifier))
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
-def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
-    """The Redis index against the memory one, which is small enough to be read."""
+def test_backends_agree_under_retention_replays_and_moving_marks(client, monkeypatch, seed):
+    """The Redis index against the memory one, which is small enough to be read, and removes all that is over at
+    once."""
+    monkeypatch.setattr("simhash.index.redis.index.EXPIRE_PER_PAGE", 100)
     random, clock = Random(seed), Clock()
     bands = random.choice([0, 2])
     rule = relation(design(random.choice([*NAMES])), random.choice([3, 6, 12]), bands=bands)
@@ -341,7 +337,7 @@ def test_backends_agree_under_retention_replays_and_moving_marks(client, seed):
         committed = random.choice([committed, again])
     assert sorted(map(repr, ours.scan())) == sorted(map(repr, model.scan()))
     assert members(client, f"agree-{seed}") == expected_members(model)
-    client.delete(*client.scan_iter(f"agree-{seed}:*", count=10_000))
+    client.delete(*client.scan_iter(f"{{agree-{seed}}}:*", count=10_000))
 
 
 def test_neighbours_are_all_within_reach_nearest_first(make):

@@ -6,13 +6,10 @@ from random import Random
 import pytest
 
 from simhash.index import IndexSpec, Retention
-from simhash.index.cluster import ClusterIndex, open_cluster_index
-from simhash.index.cluster.checking import check as check_cluster_index
-from simhash.index.layout import Layout
-from simhash.index.spots import key_name
+from simhash.index.redis.layout import Layout
+from simhash.index.redis.operators.spots import key_name
 from simhash.tables import design
-from tests.crowded_cluster import Crashed, HalfWriting
-from tests.damage import damage_to
+from tests.damage import Damage
 from tests.pages import PAGES, banded, crowd, entry, relation
 
 BANDS = 2
@@ -43,11 +40,11 @@ def test_a_whole_index_has_no_violations_and_all_of_it_is_looked_at(backend, nam
     assert found.violations == []
     assert found.records == found.logged == index.documents() > 50
     stored = [(f, r) for f, r in index.scan() if f is not None]
-    assert found.members == len({member for each in stored for member in damage_to(backend, index).members(*each)})
+    assert found.members == len({member for each in stored for member in Damage(backend.client, index).members(*each)})
     assert found.journalled == 100
-    assert found.keys == len(list(backend.client.scan_iter(f"{{{name}:*" if backend.clustered else f"{name}:*")))
+    assert found.keys == len(list(backend.client.scan_iter(f"{{{name}}}:*")))
     assert found.long_buckets == 0
-    assert found.held == []
+    assert found.crowded == 0
 
 
 def some_fingerprint(index):
@@ -62,7 +59,7 @@ def some_fingerprint(index):
     )
 
 
-EVERYWHERE = {
+INVARIANTS = {
     "no_member": {"member"},
     "no_band": {"band"},
     "stray_band": {"orphan"},
@@ -77,34 +74,22 @@ EVERYWHERE = {
     "old_journal": {"journal"},
     "strange_journal": {"journal"},
     "strange_key": {"key"},
-}
-"""What each kind of damage is reported as on both kinds of index."""
-ON_A_PRIMARY = {
     "wrong_score": {"member", "orphan"},
-    "member_twice": {"member"},
-    "records_out_of_order": {"record"},
+    "member_twice": {"orphan"},
+    "record_of_another_number": {"record"},
+    "crowded_without_record": {"crowded"},
     "gone_but_there": {"log"},
 }
-ON_A_CLUSTER = {
-    "record_twice": {"record"},
-    "entry_for_nothing": {"log"},
-    "lost_claim": {"claim"},
-    "stray_claim": {"claim"},
-}
+"""What each kind of damage is reported as."""
 LOST_RECORDS = {"no_record", "no_short_record", "unreadable_record", "swapped_log", "strange_log"}
 
 
-@pytest.mark.parametrize(
-    ("backend", "damage"),
-    [(kind, what) for kind, own in (("primary", ON_A_PRIMARY), ("cluster", ON_A_CLUSTER)) for what in EVERYWHERE | own],
-    indirect=["backend"],
-)
+@pytest.mark.parametrize("damage", INVARIANTS)
 def test_each_broken_invariant_is_found_by_its_name(backend, name, damage):
     index = filled(backend, name)
-    getattr(damage_to(backend, index), damage)(*some_fingerprint(index))
-    expected = (EVERYWHERE | ON_A_PRIMARY | ON_A_CLUSTER)[damage]
-    lost = {"log" if backend.clustered else "documents"} if damage in LOST_RECORDS else set()
-    assert expected | lost <= {violation.invariant for violation in violations(backend, index)}
+    getattr(Damage(backend.client, index), damage)(*some_fingerprint(index))
+    lost = {"documents"} if damage in LOST_RECORDS else set()
+    assert INVARIANTS[damage] | lost <= {violation.invariant for violation in violations(backend, index)}
 
 
 def test_workers_and_retention_that_go_on_are_no_violations(backend, name):
@@ -137,10 +122,12 @@ def test_workers_and_retention_that_go_on_are_no_violations(backend, name):
 def test_a_key_is_taken_apart():
     layout = Layout("n", IndexSpec({}, relation(design("10"), 12, bands=BANDS), 4, 400))
     digits = "0" * layout.digits
-    assert key_name(layout, "n:meta").kind == "meta"
-    assert key_name(layout, f"n:t9:{digits}").number == 9
-    assert key_name(layout, "n:j:a.topic:with:colons:3").kind == "j"
-    assert [key_name(layout, key) for key in (f"n:t10:{digits}", "n:t1:", f"n:b{BANDS}:{digits}", "n:q")] == [None] * 4
+    assert key_name(layout, "{n}:meta").kind == "meta"
+    assert key_name(layout, f"{{n}}:t9:{digits}").number == 9
+    assert key_name(layout, "{n}:j:a.topic:with:colons:3").kind == "j"
+    assert [
+        key_name(layout, key) for key in (f"{{n}}:t10:{digits}", "{n}:t1:", f"{{n}}:b{BANDS}:{digits}", "{n}:q")
+    ] == [None] * 4
 
 
 def test_an_empty_index_is_whole(backend, name):
@@ -148,19 +135,3 @@ def test_an_empty_index_is_whole(backend, name):
     assert violations(backend, index) == []
     index.check_and_insert([entry(0, 1)], {})
     assert violations(backend, index) == []
-
-
-def test_a_claim_covers_what_its_worker_has_left_and_is_named(cluster_client, name):
-    """A page whose members are half written, and a record that is half removed, are no violations: they are claimed."""
-    index = open_cluster_index(cluster_client, name, {}, relation(design("4")), 1000)
-    index.check_and_insert([entry(0, 7)], {})
-    for task, calls in [("insert", 0), ("remove", 0), ("remove", 1)]:
-        dying = ClusterIndex(HalfWriting(cluster_client, calls), name, index.spec, index.generation)
-        with pytest.raises(Crashed):
-            dying.forget([1]) if task == "remove" else dying.check_and_insert([entry(1, 0xFFF << 40)], {})
-        found = check_cluster_index(index.inside, lambda _: None)
-        assert found.violations == []
-        assert len(found.held) == 1
-        if task == "insert" or calls == 1:
-            index.release([claim.id for claim in index.claims()])
-            assert check_cluster_index(index.inside, lambda _: None).violations == []

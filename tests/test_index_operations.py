@@ -10,19 +10,17 @@ from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from simhash.errors import IndexMismatch
-from simhash.index import Retention, transfer
-from simhash.index.cluster import ClusterMigration, open_cluster_index
-from simhash.index.migration import Migration
-from simhash.index.opening import open_index
+from simhash.index import Retention
+from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators import filling
+from simhash.index.redis.operators.migration import Migration
+from simhash.index.redis.operators.takedowns import Found
+from simhash.index.redis.operators.transfer import exported, loaded
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
-from simhash.index.takedowns import Found
-from simhash.index.transfer import exported, loaded
 from simhash.tables import design
 from tests.backends import KINDS
 from tests.conftest import backend_of
-from tests.crowded_cluster import Crashed
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
-from tests.test_cluster import held_up
 from worker.cli.main import commands
 from worker.errors import BrokerError, InputError, SettingsError
 from worker.verdict import SourceFields, Verdict, encode
@@ -140,7 +138,7 @@ def test_an_export_has_the_state_of_one_moment(backend, filled):
 
 def test_an_import_that_was_ended_goes_on_and_no_worker_is_let_in_meanwhile(backend, filled, name, monkeypatch):
     rows = rows_of(backend, filled)
-    monkeypatch.setattr(transfer, "AT_ONCE", 10)
+    monkeypatch.setattr(filling, "AT_ONCE", 10)
     other = f"{name}-b"
 
     def start(some):
@@ -357,13 +355,11 @@ def test_takedowns_are_published(backend, kafka_server, filled, name):
 
 # Statistics and the commands
 
-on_one_primary = pytest.mark.parametrize("backend", ["primary"], indirect=True)
-
 
 def test_statistics_of_all_buckets_are_exact(backend, filled, name):
     client = backend.client
     found = msgspec.json.decode(run("stats", "--json", "--sample", 10**6, *place(backend, name)).output)
-    keys = list(client.scan_iter(f"{{{name}:*" if backend.clustered else f"{name}:*"))
+    keys = list(client.scan_iter(f"{{{name}}}:*"))
     assert sum(kind["keys"] for kind in found["kinds"].values()) == len(keys)
     assert sum(kind["bytes"] for kind in found["kinds"].values()) == sum(client.memory_usage(key) for key in keys)
     records = sorted((record for _, record in filled.scan()), key=lambda record: record.seq)
@@ -373,7 +369,7 @@ def test_statistics_of_all_buckets_are_exact(backend, filled, name):
     most = found["kinds"]["tables"]["largest"][0]
     tables = [key for key in keys if b":t" in key]
     assert most["entries"] == client.zcard(most["key"]) == max(map(client.zcard, tables))
-    assert len(found["servers"]) == (3 if backend.clustered else 1)
+    assert len(found["servers"]) == 1
     assert found["server_bytes"] == sum(server["used_bytes"] for server in found["servers"])
     assert found["journals"] == [{"topic": "pages", "partition": 0, "mark": 110, "decisions": 90}]
     text = run("stats", *place(backend, name)).output
@@ -389,18 +385,18 @@ def test_statistics_name_a_migration_that_is_not_ended(backend, filled, name, mo
         if progress.step == "copying":
             raise Killed
 
-    for few in ("calls.FIRST_PAGES", "cluster.migration.AT_ONCE"):
-        monkeypatch.setattr(f"simhash.index.{few}", 20)
-    migration = (ClusterMigration if backend.clustered else Migration)(backend.client, name, kill)
+    monkeypatch.setattr("simhash.index.redis.operators.walking.STRETCH", 20)
+    migration = Migration(backend.client, name, kill)
     spec, bits = filled.spec, filled.spec.bucket_bits + 1
     with pytest.raises(Killed):
         migration.run(lambda _: replace(spec, bucket_bits=bits))
-    told = msgspec.json.decode(run("stats", "--json", *place(backend, name)).output)["migration"]
+    found = msgspec.json.decode(run("stats", "--json", *place(backend, name)).output)
+    told, numbers = found["migration"], found["numbers"]
     assert (told["design"], told["bucket_bits"]) == (spec.relation.design.name, bits)
-    assert 0 < told["copied"] <= told["last"]
+    assert 0 < told["copied"] <= numbers
     shown = run("stats", *place(backend, name)).output
     to = f"to design {told['design']}, {bits} bucket bits"
-    assert f"migration begun       {to}: {told['copied']} of {told['last']} numbers copied\n" in shown
+    assert f"migration begun       {to}: {told['copied']} of {numbers:,} numbers copied\n" in shown
     migration.abandon()
     assert "migration" not in run("stats", *place(backend, name)).output
 
@@ -426,37 +422,3 @@ def test_the_check_command_says_what_is_wrong_and_fails(backend, filled, name):
     assert "documents: the counter says" in shown.output
     found = msgspec.json.decode(run("check", "--json", *flags).stdout)
     assert [invariant for invariant, _ in found["violations"]] == ["documents"]
-
-
-@on_one_primary
-def test_an_index_on_one_primary_has_no_claims(redis_server, filled, name):
-    flags = ("--redis-url", redis_server.url, "--index-name", name)
-    for asked, code in ([], 0), (["--release", "abcd"], 1):
-        shown = run("claims", *asked, *flags)
-        assert shown.exit_code == code
-        assert "no claims" in shown.output
-    with pytest.raises(SettingsError, match="'abc' is no id of a claim"):
-        raise run("claims", "--release", "abc", *flags).exception
-
-
-# On a Redis Cluster
-
-
-def test_claims_are_listed_and_released_and_pages_deleted_on_a_cluster(cluster, cluster_client, name):
-    index = open_cluster_index(cluster_client, name, {}, relation(design("4")), 1000)
-    dying = held_up(cluster_client, index, name, 0)
-    with pytest.raises(Crashed):
-        dying.check_and_insert([entry(0, 7)], {})
-    (claim,) = index.claims()
-    flags = ("--redis-url", f"redis+cluster://{cluster[0].address}", "--index-name", name)
-    assert (
-        f"claims that outlasted the check (`index claims`): {claim.id.hex()} (numbered, number 1)"
-        in run("check", *flags).output
-    )
-    shown = run("claims", *flags).output
-    assert shown.startswith(f"{claim.id.hex()}  numbered  seq 1")
-    assert run("claims", "--release", "ff" * 16, *flags).exit_code == 1
-    assert run("claims", "--release", claim.id.hex(), *flags).exit_code == 0
-    assert run("claims", *flags).output == ""
-    assert index.documents() == 1
-    assert "1 pages removed, 0 left" in run("delete", entry(0, 7).url, *flags).output

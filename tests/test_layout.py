@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation
-from simhash.index.layout import Layout, bucket_bits
-from simhash.index.opening import existing_index, open_index
-from simhash.index.tail import URL_HEADS, packed, unpacked
-from simhash.index.walking import UNREADABLE
+from simhash.index.redis.layout import Layout, bucket_bits
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.walking import UNREADABLE
+from simhash.index.redis.tail import URL_HEADS, packed, unpacked
 from simhash.tables import NAMES, design
 from tests.pages import relation
 
@@ -147,7 +147,7 @@ def test_a_design_whose_prefixes_do_not_fit_is_refused():
 def test_an_index_of_another_format_is_refused_with_what_to_do(client, name):
     rule = relation(design("4"))
     open_index(client, name, {}, rule, 1000)
-    client.hset(f"{name}:meta", "format", 1)
+    client.hset(f"{{{name}}}:meta", "format", 1)
     for opened in (lambda: existing_index(client, name), lambda: open_index(client, name, {}, rule, 1000)):
-        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 3: rebuild it"):
+        with pytest.raises(IndexMismatch, match="has format 1, this program reads format 4: rebuild it"):
             opened()

@@ -8,8 +8,8 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.index.lua import expression
-from simhash.index.opening import open_index
+from simhash.index.redis.lua_values import expression
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
 from tests.pages import brute_force, crowd, relation, summary
 

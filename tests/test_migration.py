@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 
 from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
-from simhash.index.checking import check
-from simhash.index.cluster import ClusterMigration
-from simhash.index.generations import next_keys
-from simhash.index.layout import Layout
-from simhash.index.migration import Migration, Progress, Removal
-from simhash.index.opening import existing_index, open_index
-from simhash.index.spots import table_spots
-from simhash.index.takedowns import Found, take_down
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.migration import Migration, Progress, Removal
+from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
+from tests.processes import until
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
 from worker.cli.main import commands
@@ -65,8 +62,10 @@ def assert_whole(client, name):
 @pytest.fixture
 def small_steps(monkeypatch):
     """Many steps for few pages."""
-    monkeypatch.setattr("simhash.index.calls.FIRST_PAGES", 20)
-    monkeypatch.setattr("simhash.index.calls.MAX_PAGES", 20)
+    monkeypatch.setattr("simhash.index.redis.operators.walking.STRETCH", 20)
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 7)
+    monkeypatch.setattr("simhash.index.redis.operators.migration.FEW", 15)
+    monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 0)
 
 
 class Killed(Exception):
@@ -82,21 +81,25 @@ def test_a_migrated_index_has_all_its_pages_in_other_tables_and_nothing_else(cli
     assert (spec.relation.design.name, spec.bucket_bits) == ("10", 7)
     index = assert_whole(client, name)
     assert (contents(index), index.marks()) == (before, marks)
-    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{name}*")} == {name, f"{name}~2"}
-    assert {key.decode().split(":")[1] for key in client.scan_iter(f"{name}:*")} <= {"meta", "j"}
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+        f"{{{name}}}",
+        f"{{{name}}}~2",
+    }
+    assert {key.decode().split(":")[1] for key in client.scan_iter(f"{{{name}}}:*")} <= {"meta", "j"}
     new = opened(client, name)
     answers += [summary(a.decision) for a in new.check_and_insert(pages[200:], {})]
     assert answers == brute_force(pages, RULE)
     before = contents(new)
     migrated(client, name, to_design("4", 5))
     assert contents(assert_whole(client, name)) == before
-    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{name}*")} == {name, f"{name}~1"}
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+        f"{{{name}}}",
+        f"{{{name}}}~1",
+    }
 
 
 def test_an_index_can_have_as_many_tables_as_a_design(backend, name):
-    """On a cluster a page is looked for by as many keys: of both generations while one is migrated."""
     pages = pages_of(12, 1)
-    made = ClusterMigration if backend.clustered else Migration
     index = backend.open(name, RULE)
     answers = [summary(a.decision) for a in index.check_and_insert(pages[:4], {})]
 
@@ -104,7 +107,7 @@ def test_an_index_can_have_as_many_tables_as_a_design(backend, name):
         if len(answers) == 4:
             answers.extend(summary(a.decision) for a in index.check_and_insert(pages[4:8], {}))
 
-    made(backend.client, name, judge).run(to_design("34c2", 2))
+    Migration(backend.client, name, judge).run(to_design("34c2", 2))
     answers += [summary(a.decision) for a in backend.open(name, RULE).check_and_insert(pages[8:], {})]
     assert answers == brute_force(pages, RULE)
 
@@ -192,7 +195,7 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
             killed = False
         with suppress(IndexMigrated):
             answers += [summary(a.decision) for a in old.check_and_insert(pages[80:110], {})]
-        if client.hexists(f"{name}:meta", "next"):
+        if client.exists(f"{{{name}}}~2:meta"):
             with pytest.raises(IndexMismatch, match="was begun"):
                 migrated(client, name, to_design("15"))
         migrated(client, name, to_design("10"))
@@ -224,7 +227,7 @@ def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(client, name, s
     answers += [summary(a.decision) for a in old.check_and_insert(pages[200:], {})]
     assert answers == brute_force(pages, RULE)
     assert_whole(client, name)
-    assert list(client.scan_iter(f"{name}~*")) == []
+    assert list(client.scan_iter(f"{{{name}}}~*")) == []
     migrated(client, name, to_design("4", 6))
     assert_whole(client, name)
 
@@ -245,7 +248,7 @@ def test_who_carries_a_migration_on_that_others_ended_is_told(client, name, smal
 
 def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, name):
     """One goes on through two migrations, opening the index again each time that it is told to."""
-    pages, answers, failures = pages_of(1500, 5), [], []
+    pages, answers, failures, pauses = pages_of(1500, 5), [], [], []
     ready = threading.Event()
 
     def work():
@@ -259,6 +262,8 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
                     ready.set()
             except IndexMigrated:
                 index = opened(mine, name)
+            except IndexUnreachable:
+                pauses.append(len(answers))
             except Exception as error:
                 failures.append(error)
                 ready.set()
@@ -275,32 +280,47 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
     assert assert_whole(client, name).spec.relation.design.name == "8"
 
 
-def test_from_its_begin_on_every_call_writes_to_both(client, name, small_steps):
-    """Also what was not carried yet is judged, stored and removed at once, where it is."""
+def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small_steps):
+    """Behind what was copied already, and before it."""
     old = opened(client, name)
     old.check_and_insert(unlike(100, Random(8)), {})
-    added = unlike(30, Random(9))
-    before = contents(old)
+    before, steps = contents(old), []
 
-    def add(progress):
-        if isinstance(progress, Removal) or progress.copied > 20:
-            return
-        spec = to_design("10")(old.spec)
-        beside = Layout(name, spec, next_keys(name, name))
-        taken = Found(*before[90])
-        take_down(old.inside, [taken])
-        old.check_and_insert(added, {})
-        for page in added:
-            assert client.hexists(beside.records(page.fingerprint), beside.key_of(page.fingerprint))
-            for spot in table_spots(beside, page.fingerprint):
-                assert client.zscore(spot.key, spot.member) == spot.score
-        take_down(old.inside, [Found(*contents(old)[-1])])
-        gone = added[-1].fingerprint
-        assert not client.hexists(beside.records(gone), beside.key_of(gone))
+    def change(progress):
+        if progress.step == "copying" and len(steps) < 3:
+            take_down(old.inside, [Found(*before[(90, 3, 50)[len(steps)]])])
+            old.check_and_insert(unlike(10, Random(len(steps))), {})
+            take_down(old.inside, [Found(*contents(old)[-1])])
+            steps.append(progress.copied)
 
-    migrated(client, name, to_design("10"), add)
-    stored = [record.seq for _, record in contents(assert_whole(client, name))]
-    assert stored == [*range(1, 91), *range(92, 130)]
+    migrated(client, name, to_design("10"), change)
+    expected = [n for n in range(1, 131) if n not in (91, 4, 51, 110, 120, 130)]
+    assert [record.seq for _, record in contents(assert_whole(client, name))] == expected
+
+
+def test_the_index_stands_still_for_the_last_records_and_no_longer_than_told(client, name, monkeypatch):
+    """A worker waits meanwhile; a migration that dies then holds nobody up for good."""
+    monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 2)
+    old = opened(client, name)
+    old.check_and_insert(unlike(20, Random(8)), {})
+
+    def die(progress):
+        if progress.step == "switching":
+            with pytest.raises(IndexUnreachable, match="being moved to other tables"):
+                old.check_and_insert(unlike(1, Random(9)), {})
+            raise Killed
+
+    with pytest.raises(Killed):
+        migrated(client, name, to_design("10"), die)
+    until(lambda: answered(old), "the pause is over")
+    migrated(client, name, to_design("10"))
+    assert assert_whole(client, name).documents() == 21
+
+
+def answered(index):
+    with suppress(IndexUnreachable):
+        return index.check_and_insert(unlike(1, Random(9)), {})
+    return None
 
 
 class InUse:
@@ -354,7 +374,7 @@ def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, se
         return take_down(index.inside, [Found(*each) for each in found])
 
     use = InUse(lambda name, **more: opened(client, name, retention=kept, **more), (name, "still"), forget, seed)
-    with patch("simhash.index.calls.FIRST_PAGES", 10), patch("simhash.index.calls.MAX_PAGES", 10):
+    with patch("simhash.index.redis.operators.walking.STRETCH", 10):
         use.through(lambda wanted, go_on: migrated(client, name, wanted, go_on))
     assert contents(assert_whole(client, name)) == contents(assert_whole(client, "still"))
 
@@ -367,14 +387,14 @@ def unlike(count, random):
 def test_what_is_done_is_told_until_the_old_tables_are_gone(client, name, small_steps):
     old = opened(client, name)
     old.check_and_insert(unlike(60, Random(1)), {})
-    keys = [key for key in client.scan_iter(f"{name}:*") if key.split(b":")[1][:1] in b"tbrx"]
+    keys = [key for key in client.scan_iter(f"{{{name}}}:*") if key.split(b":")[1][:1] in b"tbrx"]
     told = []
     migrated(client, name, to_design("10"), told.append)
     copied = [each.copied for each in told if isinstance(each, Progress)]
     assert copied == sorted(copied)
     assert copied[-1] == 60
     assert isinstance(told[-1], Removal)
-    assert told[-1].keys == len(keys)
+    assert told[-1].keys == len(keys) + 1  # the log
 
 
 def test_a_redis_that_is_away_for_a_moment_is_waited_for(client, name, small_steps):

@@ -11,8 +11,8 @@ import redis
 from click.testing import CliRunner
 
 from simhash.index import Entry, IndexSpec, Relation
-from simhash.index.layout import Layout, bucket_bits
-from simhash.index.opening import open_index
+from simhash.index.redis.layout import Layout, bucket_bits
+from simhash.index.redis.opening import open_index
 from simhash.planning.allocation import listpack_score, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
@@ -71,7 +71,7 @@ def fill(index, count, random):
     width = 8 * layout.verifier_bytes
     for at in range(0, count, 200):
         rows = [row(layout, n, page(n, width, random)) for n in range(at, min(count, at + 200))]
-        index.inside.run(("judging", "loading"), *rows)
+        index.inside.run("load", *rows)
 
 
 def page(number, width, random):
@@ -106,7 +106,7 @@ def test_memory_is_within_15_percent_of_what_redis_takes(own_redis, name_of_desi
     own_redis.flushall()
     index = open_index(own_redis, "plan", {}, layout.spec.relation, documents)
     fill(index, 200, random)  # the script, and the connection's buffers
-    own_redis.delete(*own_redis.scan_iter("plan:*", count=10_000))
+    own_redis.delete(*own_redis.scan_iter("{plan}:*", count=10_000))
     empty = used(own_redis)
     index = open_index(own_redis, "plan", {}, layout.spec.relation, documents)
     assert index.spec.bucket_bits == layout.spec.bucket_bits

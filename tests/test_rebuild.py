@@ -11,13 +11,11 @@ import redis
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
-from simhash.index.cluster.nodes import Nodes
-from simhash.index.layout import bucket_bits
-from simhash.index.opening import existing_index
+from simhash.index.redis.layout import bucket_bits
+from simhash.index.redis.opening import existing_index
 from simhash.index.rows import Takedown
 from simhash.tables import design
 from tests.backends import KINDS, Backend
-from tests.crowded_cluster import Crashed, HalfWriting
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
@@ -26,6 +24,8 @@ from worker.rebuilding.build import Target, build
 from worker.rebuilding.collected import Collected
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Settled, Told
+from worker.settings import Settings
+from worker.stores import connect
 from worker.verdict import Match, SourceFields, Verdict, hexadecimal
 
 RULE = relation(design("10"))
@@ -134,7 +134,7 @@ class Killed(Exception):
 
 def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original, monkeypatch):
     index, answered = original
-    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 20)
     numbers = []
 
     def kill(seq, _):
@@ -154,7 +154,7 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original,
 def test_a_rebuild_is_not_gone_on_with_from_something_else(backend, name, original, other, monkeypatch):
     """Another one would leave out, or keep, pages before the place where the first was ended."""
     _, answered = original
-    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 20)
 
     def kill(seq, _):
         raise Killed
@@ -163,49 +163,6 @@ def test_a_rebuild_is_not_gone_on_with_from_something_else(backend, name, origin
         rebuilt(backend, f"{name}-2", answered, on_record=kill, **other)
     with pytest.raises(IndexMismatch, match="of another import or rebuild that was ended"):
         rebuilt(backend, f"{name}-2", answered)
-
-
-@pytest.mark.parametrize("calls", [0, 1, 2])
-def test_a_stretch_that_was_half_written_is_written_whole_first(cluster_client, name, calls, monkeypatch):
-    """Though by then a page of it was taken down: what is there is known, and removed as a whole."""
-    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 20)
-    pages = crowd(60, Random(5))
-    answered = [told(page, Unique(n)) for n, page in enumerate(pages, 1)]
-    target = Backend(cluster_client, "", True)
-    monkeypatch.setattr("simhash.index.cluster.loading.Nodes", partial(HalfWriting, calls=calls))
-    with pytest.raises(Crashed):
-        rebuilt(target, name, answered)
-    monkeypatch.undo()
-    half = [page for page in pages[20 * calls : 20 * calls + 20] if page.fingerprint is not None]
-    gone = {page.url for page in half[::2]}
-    again, _ = rebuilt(target, name, answered, [taken_down(each) for each in answered if each.verdict.url in gone])
-    assert target.operations(again).check(lambda _: None).violations == []
-    kept = {page.url for page in pages if page.fingerprint is not None and page.url not in gone}
-    assert {record.url for fingerprint, record in again.scan() if fingerprint is not None} == kept
-
-
-def test_a_rebuild_that_wakes_up_while_another_goes_on_changes_nothing(cluster_client, name, monkeypatch):
-    """It is barred wherever it was about to write, and its plan is no longer its own."""
-    answered = [told(page, Unique(n)) for n, page in enumerate(crowd(40, Random(5), short_share=0), 1)]
-    target = Backend(cluster_client, "", True)
-
-    class Stalled(Nodes):
-        written = 0
-
-        def write(self, *arguments):
-            if self.written == 1:
-                monkeypatch.undo()
-                rebuilt(target, name, answered[:30], takedowns=[taken_down(answered[0])])
-            super().write(*arguments)
-            self.written += 1
-
-    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 10)
-    monkeypatch.setattr("simhash.index.cluster.loading.Nodes", Stalled)
-    with pytest.raises(IndexMismatch, match="another program fills this index"):
-        rebuilt(target, name, answered)
-    found = target.existing(name)
-    assert target.operations(found).check(lambda _: None).violations == []
-    assert [record.url for _, record in contents(found)] == [each.verdict.url for each in answered[1:30]]
 
 
 def test_a_half_built_index_is_refused_by_workers(backend, name, original):
@@ -286,7 +243,7 @@ def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_pag
 
 def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(backend, name, monkeypatch):
     """One record is under a digest: the earlier one's place is taken, also by a page of the same stretch."""
-    monkeypatch.setattr("simhash.index.transfer.AT_ONCE", 3)
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 3)
     digests = [0, 1, 0, 0, 1, 2]
     pages = [entry(n, None, digest=f"text:{digest:032x}") for n, digest in enumerate(digests)]
     again, _ = rebuilt(backend, name, [told(page, Unique(seq)) for seq, page in enumerate(pages, 1)])
@@ -308,18 +265,18 @@ def structs_replaced(verdict, **changes):
 
 
 @pytest.fixture(params=KINDS)
-def flushable(request, tmp_path):
-    """A server of its own, or a cluster: its primaries, the URL for a worker, and how its index is opened."""
+def flushable(request, name, tmp_path):
+    """A server of its own, or a cluster: its primaries, and how the index of this test is opened there."""
     if request.param == "primary":
         with running_redis(tmp_path) as server, redis.Redis.from_url(server.url) as client:
-            yield [server], Backend(client, server.url, False)
+            yield [server], Backend(client, server.url, name)
         return
-    with running_cluster(tmp_path) as nodes, redis.RedisCluster.from_url(nodes[0].url) as client:
-        yield nodes, Backend(client, "redis+cluster://" + ",".join(node.address for node in nodes), True)
+    with running_cluster(tmp_path) as nodes:
+        url = "redis+cluster://" + ",".join(node.address for node in nodes)
+        yield nodes, Backend(connect(Settings(redis_url=url, index_name=name)), url, name)
 
 
 def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, flushable):
-    """On a cluster: one of its primaries, that has not the claim slot. The rest is cleared away by hand."""
     servers, backend = flushable
     stream = Stream(name, kafka_server.bootstrap_servers, backend.url, partitions=3)
     stream.create()
@@ -331,14 +288,13 @@ def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, fl
         assert worker.stop()[0] == 0
     lost = backend.existing(name)
     before, marks = contents(lost), lost.marks()
-    claims_at = backend.client.get_node_from_key(backend.meta(name)).port if backend.clustered else 0
-    redis.Redis.from_url(next(server.url for server in servers if server.port != claims_at)).flushall()
+    for server in servers:
+        redis.Redis.from_url(server.url).flushall()
     stopped = stream.worker()
     with working(stopped):
         code, written = stopped.wait()
     assert (code, "simhash-dedup rebuild" in written) == (5, True)
-    for server in servers:
-        redis.Redis.from_url(server.url).flushall()
+    backend.client.flushall()
     done = stream.command("rebuild")
     assert done.returncode == 0, done.stderr
     assert "read 90 verdicts and 1 dead letters" in done.stdout

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash.index import Retention
-from simhash.index.checking import check
-from simhash.index.opening import open_index
-from simhash.index.redis import EXPIRE_PER_PAGE
-from simhash.index.takedowns import Found, take_down
+from simhash.index.redis.index import EXPIRE_PER_PAGE
+from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
@@ -140,7 +140,7 @@ def test_a_count_that_is_lowered_again_and_again_is_exact_at_once(backend, seed)
 
 def removals(client, name):
     """How many records retention has removed so far: numbers given, less those that are there or went otherwise."""
-    seq, documents, otherwise = client.hmget(f"{name}:meta", "seq", "documents", "removed")
+    seq, documents, otherwise = client.hmget(f"{{{name}}}:meta", "seq", "documents", "removed")
     return int(seq) - int(documents) - int(otherwise or 0)
 
 

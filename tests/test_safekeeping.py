@@ -8,8 +8,8 @@ import redis
 
 from simhash.errors import IndexLost, IndexServerChanged
 from simhash.index import Unique
-from simhash.index.opening import open_index
-from simhash.index.safekeeping import Durability, Receipt, receipt_in
+from simhash.index.redis.epochs import Durability, Receipt, receipt_in
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
 from tests.pages import crowd, relation
 from tests.servers import running_redis
@@ -71,7 +71,7 @@ def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, monkeypatc
         judged(index, 100)
     assert index.documents() == len([d for d in before if isinstance(d, Unique)])
     told: list[str] = []
-    monkeypatch.setattr("simhash.index.safekeeping.log.warning", lambda text, *of: told.append(text % of))
+    monkeypatch.setattr("simhash.index.redis.epochs.log.warning", lambda text, *of: told.append(text % of))
     index.present([receipt])
     assert "replication id" in told[0]
     assert "simhash-dedup rebuild" in told[0]

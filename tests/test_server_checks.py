@@ -1,21 +1,25 @@
 """A server that cannot hold an index is refused by every command that opens one; a command that reads may look."""
 
+import re
 from contextlib import contextmanager
+from importlib import resources
+from random import Random
 
 import pytest
 import redis
 from click.testing import CliRunner
 
 from simhash.errors import IndexMisconfigured
+from simhash.index import Retention
+from simhash.index.redis.opening import open_index
 from simhash.tables import design
-from tests.pages import entry, relation
+from tests.pages import PAGES, banded, crowd, entry, relation
 from worker.cli.main import commands
 
 URL = entry(0, 7).url
 READING = [
     ["index", "stats"],
     ["index", "check"],
-    ["index", "claims"],
     ["index", "base"],
     ["index", "export", "/dev/null"],
     ["index", "delete", "--dry-run", URL],
@@ -38,9 +42,8 @@ def test_a_node_of_a_cluster_is_said_to_be_one_whatever_is_asked_of_it(cluster, 
 
 @contextmanager
 def evicting(backend):
-    """The server, or one primary, drops keys when its memory is full, or says so."""
-    nodes = [redis.Redis(host=n.host, port=n.port) for n in backend.client.get_primaries()] if backend.clustered else []
-    node = nodes[-1] if nodes else backend.client
+    """The server drops keys when its memory is full, or says so."""
+    node = backend.client
     node.config_set("maxmemory-policy", "allkeys-lru")
     try:
         yield
@@ -63,3 +66,57 @@ def test_a_server_that_drops_keys_is_read_and_not_written_to(backend, name, tmp_
         assert (index.documents(), takedowns.exists()) == (1, False)
     for arguments in WRITING:
         assert run(*arguments, *flags).exit_code == 0, arguments
+
+
+@pytest.fixture
+def user(client, name):
+    """A user of the server who may do everything; the URL by which it logs in, and what takes a right from it."""
+    client.acl_setuser(name, enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], categories=["+@all"])
+    place = client.connection_pool.connection_kwargs
+    yield (
+        f"redis://{name}:secret@{place['host']}:{place['port']}/0",
+        lambda right: client.execute_command("ACL", "SETUSER", name, *right.split()),
+    )
+    client.acl_deluser(name)
+
+
+@pytest.mark.parametrize(
+    ("right", "named"),
+    [
+        ("-zadd", "ZADD"),
+        ("-hsetnx", "HSETNX"),
+        ("-rpush", "RPUSH"),
+        ("-hdel", "HDEL"),
+        ("resetkeys ~other*", "no permissions to access one of the keys"),
+    ],
+)
+def test_a_user_who_may_not_do_all_that_scripts_do_is_refused_before_anything_is_written(
+    client, name, user, right, named
+):
+    url, take = user
+    index = open_index(client, name, {}, relation(design("4")), 100)
+    index.check_and_insert([entry(0, 7)], {})
+    before = {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*")}
+    take(right)
+    with redis.Redis.from_url(url) as limited, pytest.raises(IndexMisconfigured, match=named):
+        open_index(limited, name, {}, relation(design("4")), 100)
+    assert {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*")} == before
+
+
+def test_the_rights_that_are_asked_for_are_enough(client, name, user):
+    """A user with the commands that the script names, and a few of the client's own, does all that a worker does."""
+    url, take = user
+    commands = "evalsha script|load info eval scan hgetall watch multi exec exists zscore object|encoding zrange"
+    script = set(re.findall(r"call\('([A-Z]+)'", source()))
+    named = set(re.findall(r"\{'([A-Z]+)'", source()))
+    assert script <= named
+    take(f"resetkeys ~{{{name}}}* -@all +{' +'.join([*commands.split(), *named])}".lower().replace(name.lower(), name))
+    with redis.Redis.from_url(url) as limited:
+        index = open_index(limited, name, {}, relation(design("4"), bands=2), 100, Retention(max_documents=20))
+        index.check_and_insert(banded(crowd(60, Random(1)), 2, Random(2)), {PAGES: 0})
+        index.check_and_insert([entry(60, 7, 0)], {PAGES: 60})
+        assert index.documents() == 20
+
+
+def source():
+    return resources.files("simhash.index.redis").joinpath("lua", "index.lua").read_text(encoding="utf-8")

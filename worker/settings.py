@@ -35,7 +35,7 @@ from pydantic_settings import (
 )
 from pytimeparse2 import parse as parse_duration
 
-from simhash.index.layout import MOST_DOCUMENTS
+from simhash.index.redis.layout import MOST_DOCUMENTS
 from worker.errors import SettingsError
 from worker.page import MAX_URL_BYTES
 from worker.redis_url import check_url

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -14,21 +14,14 @@ from redis.retry import Retry
 from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.extract import require_extractor
 from simhash.index import Relation, Retention
-from simhash.index.cluster import (
-    ClusterIndex,
-    ClusterOperations,
-    existing_cluster_index,
-    open_cluster_index,
-    opened_on_cluster_for_import,
-    translated_on_cluster,
-)
-from simhash.index.opening import existing_index, open_index
-from simhash.index.operations import Operations, Store
-from simhash.index.primary import PrimaryOperations, opened_for_import
-from simhash.index.redis import RedisIndex
+from simhash.index.redis.epochs import Durability
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.layout import meta_key
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.filling import Store
+from simhash.index.redis.operators.transfer import opened_for_import
+from simhash.index.redis.server import encoding_advice
 from simhash.index.rows import IndexRow
-from simhash.index.safekeeping import Durability
-from simhash.index.server import encoding_advice
 from simhash.profile_file import SUFFIX, read_profile
 from simhash.profiles import Profile
 from simhash.profiles import profile as find_profile
@@ -37,9 +30,10 @@ from simhash.tables import design as find_design
 from worker.base import TableBase
 from worker.designs import automatic_design, design_for
 from worker.errors import SettingsError
-from worker.redis_url import CLUSTER_SCHEME, cluster_address
+from worker.redis_url import CLUSTER_SCHEME
 from worker.sentinel import SENTINEL_SCHEMES, sentinel_client
 from worker.settings import Settings, masked_url
+from worker.slot import slot_client
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +88,8 @@ def configured_relation(settings: Settings, profile: Profile) -> Relation:
 
 
 def connect(settings: Settings) -> redis.Redis:
-    """A client of the configured Redis; it connects at its first command.
+    """A client of the configured Redis: of a cluster, the primary that holds the index. It connects at its first
+    command.
 
     Raises:
         SettingsError: the URL is none.
@@ -110,50 +105,16 @@ def connect(settings: Settings) -> redis.Redis:
     try:
         if url.startswith(SENTINEL_SCHEMES):
             return sentinel_client(url, options)
+        if CLUSTER_SCHEME in url.partition("://")[0]:
+            return slot_client(url, meta_key(settings.index_name), options)
         return redis.Redis.from_url(url, **options)
     except ValueError as error:
         # Not the error's text: it may quote a part of the password.
         raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
 
 
-def connect_cluster(settings: Settings) -> redis.RedisCluster:
-    """A client of the configured Redis Cluster, connected.
-
-    Raises:
-        SettingsError: the URL is none.
-        IndexUnreachable: none of its servers answers; IndexMisconfigured: they are no cluster.
-    """
-    url = settings.redis_url.get_secret_value()
-    try:
-        address = cluster_address(url)
-        node: Any = redis.cluster.ClusterNode  # its types are not given
-        with translated_on_cluster():
-            return redis.RedisCluster.from_url(
-                address.first,
-                startup_nodes=[node(*place) for place in address.others],
-                socket_timeout=settings.redis_timeout,
-                socket_connect_timeout=settings.redis_timeout,
-                socket_keepalive=True,
-                retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
-            )
-    except ValueError as error:
-        raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
-
-
 Patience = Callable[[BaseDiffers], bool]
 """Asked when the index is judged beside another base than ours: whether to look again (it takes its time to say so)."""
-
-
-@overload
-def connected_index(
-    settings: Settings, profile: Profile, client: redis.Redis, *, patience: Patience = ...
-) -> RedisIndex: ...
-
-
-@overload
-def connected_index(
-    settings: Settings, profile: Profile, client: redis.Redis | None = None, *, patience: Patience = ...
-) -> RedisIndex | ClusterIndex: ...
 
 
 def connected_index(
@@ -162,11 +123,11 @@ def connected_index(
     client: redis.Redis | None = None,
     *,
     patience: Patience = lambda _: False,
-) -> RedisIndex | ClusterIndex:
-    """Open, or create, the configured index: on one primary, or on a Redis Cluster if the URL names one.
+) -> RedisIndex:
+    """Open, or create, the configured index.
 
     Raises:
-        SettingsError, IndexFault: see `simhash.index.opening.open_index`.
+        SettingsError, IndexFault: see `simhash.index.redis.opening.open_index`.
     """
     index = _opened(settings, profile, client)
     if settings.base is not None:
@@ -176,12 +137,9 @@ def connected_index(
     return index
 
 
-def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) -> RedisIndex | ClusterIndex:
+def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) -> RedisIndex:
     wanted = (settings.index_name, profile.recipe(), configured_relation(settings, profile), settings.documents)
     kept, adopt, durable = retention(settings), settings.design == "auto", durability(settings)
-    if client is None and on_cluster(settings):
-        cluster = connect_cluster(settings)
-        return open_cluster_index(cluster, *wanted, kept, adopt_design=adopt, durability=durable)
     client = client or connect(settings)
     index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable)
     for advice in encoding_advice(client):
@@ -189,7 +147,7 @@ def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) ->
     return index
 
 
-def _judge_beside(place: Path, index: RedisIndex | ClusterIndex, patience: Patience) -> None:
+def _judge_beside(place: Path, index: RedisIndex, patience: Patience) -> None:
     while True:
         try:
             return index.judge_beside(_base(place, index))
@@ -198,7 +156,7 @@ def _judge_beside(place: Path, index: RedisIndex | ClusterIndex, patience: Patie
                 raise
 
 
-def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:
+def _base(place: Path, index: RedisIndex) -> TableBase:
     try:
         return TableBase(place, index.spec.profile, index.spec.relation)
     except TableFault as error:
@@ -207,39 +165,25 @@ def _base(place: Path, index: RedisIndex | ClusterIndex) -> TableBase:
         raise IndexMisconfigured(f"base: {error.filename or place}: {error.strerror}") from error
 
 
-def found_index(settings: Settings, writes: bool = False) -> RedisIndex | ClusterIndex:
+def found_index(settings: Settings, writes: bool = False) -> RedisIndex:
     """The index that the settings name, as it is, whatever it was made with.
 
     Args:
         writes: pages will be removed or stored.
 
     Raises:
-        SettingsError, IndexFault: see `simhash.index.opening.existing_index`.
+        SettingsError, IndexFault: see `simhash.index.redis.opening.existing_index`.
     """
-    if on_cluster(settings):
-        return existing_cluster_index(connect_cluster(settings), settings.index_name, writes)
     return existing_index(connect(settings), settings.index_name, writes)
-
-
-def operations(index: RedisIndex | ClusterIndex) -> Operations:
-    """What operators do with an index."""
-    return ClusterOperations(index.inside) if isinstance(index, ClusterIndex) else PrimaryOperations(index)
 
 
 def opened_store(settings: Settings, head: IndexRow) -> Store:
     """The index that the settings name, to be filled with the rows behind `head`.
 
     Raises:
-        SettingsError, IndexFault: see `simhash.index.primary.opened_for_import`.
+        SettingsError, IndexFault: see `simhash.index.redis.operators.transfer.opened_for_import`.
     """
-    if on_cluster(settings):
-        return opened_on_cluster_for_import(connect_cluster(settings), settings.index_name, head)
     return opened_for_import(connect(settings), settings.index_name, head)
-
-
-def on_cluster(settings: Settings) -> bool:
-    """Whether the settings name a Redis Cluster."""
-    return CLUSTER_SCHEME in settings.redis_url.get_secret_value().partition("://")[0]
 
 
 def retention(settings: Settings) -> Retention:

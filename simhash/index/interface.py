@@ -20,8 +20,12 @@ from simhash.errors import DesignError, WidthError
 from simhash.sketch import BAND_BITS
 from simhash.tables import Design
 
-FORMAT = 3
+FORMAT = 4
 """Version of the stored layout; an index of another format is refused."""
+MOST_COMPARED = 1152
+"""Stored pages that one page is compared with at most (by designs of up to 18 probes), so that it keeps the server for
+less than 10 ms, whatever is stored: see docs/quality.md."""
+LEAST_IN_PLACE = 64
 STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 
@@ -125,10 +129,16 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decision, and how many stored fingerprints were compared to reach it when it was first made."""
+    """A decision, and what it took when it was first made.
+
+    Attributes:
+        candidates: how many stored fingerprints were compared.
+        crowded: one of the page's places was full (see `Relation.place_limit`).
+    """
 
     decision: Unique | Duplicate
     candidates: int
+    crowded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,21 @@ class Relation:
             raise DesignError("band keys come with a verifier")
         if self.verifier_bits % 8:
             raise DesignError(f"a verifier is whole bytes, not {self.verifier_bits} bits")
+
+    @property
+    def probes(self) -> int:
+        """In how many places a page is looked up: the prefixes that it probes, and its band keys."""
+        flips = sum(table.prefix for table in self.design.tables) if self.design.radius else 0
+        return len(self.design.tables) + flips + self.bands
+
+    @property
+    def place_limit(self) -> int:
+        """How many stored pages one place takes: the oldest. Later ones do not stand there, and are met elsewhere.
+
+        A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). 128 for the
+        default design: 6 tables and 3 bands. Fewer where a page is looked up in more places, but no fewer than 64.
+        """
+        return max(LEAST_IN_PLACE, MOST_COMPARED // self.probes)
 
     def band_keys(self, verifier: int | None) -> list[int]:
         """The band keys behind a verifier, first to last; 0 where there is none."""

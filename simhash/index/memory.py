@@ -1,15 +1,14 @@
 """The index in this process's memory: sorted lists and dictionaries, nothing kept.
 
-Small enough to be read in one go, it is also the model that the Redis backend is tested against. One sorted list of
-permuted fingerprints for each table; the fingerprints under each band key; the records of each fingerprint.
+Small enough to be read in one go, it is also the model that the Redis backend is tested against. The stored pages of
+each place (a prefix of a table, the leading bits of a band key), oldest first; those of each exact text; those of each
+digest.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 from simhash.errors import StaleObservation
 from simhash.index.interface import (
@@ -23,8 +22,16 @@ from simhash.index.interface import (
     Record,
     Retention,
     Unique,
+    shortened,
 )
-from simhash.tables import Table
+from simhash.sketch import BAND_BITS
+
+BAND_SCORE_BITS = 7
+"""Of a band key behind the bucket's bits, those that choose its place (see `simhash.index.redis.layout`)."""
+Place = tuple[str, int, int]
+"""A table ("t") or band ("b"), its number, and a prefix."""
+Stored = tuple[int, Record]
+"""A stored page with a fingerprint, and its record."""
 
 
 class MemoryIndex:
@@ -42,9 +49,8 @@ class MemoryIndex:
         self._spec = spec
         self._retention = retention
         self._clock = clock
-        self._tables: list[list[int]] = [[] for _ in spec.relation.design.tables]
-        self._bands: dict[tuple[int, int], set[int]] = {}
-        self._records: dict[int, list[Record]] = {}
+        self._places: dict[Place, list[Stored]] = {}
+        self._copies: dict[tuple[int, str], Stored] = {}
         self._by_digest: dict[str, Record] = {}
         self._log: deque[tuple[int | None, Record]] = deque()
         self._journal: dict[Partition, dict[int, tuple[bytes, Answer]]] = {}
@@ -89,11 +95,9 @@ class MemoryIndex:
         """See `Index.neighbours`."""
         reach = self._spec.relation.reach
         found = [
-            Neighbour(candidate, distance, record)
-            for candidate in self._candidates(fingerprint)
-            if (distance := (candidate ^ fingerprint).bit_count()) <= reach
-            for record in self._records[candidate]
-            if self._live(record, self._clock())
+            Neighbour(other, distance, record)
+            for other, record in self._standing(self._probes(fingerprint))
+            if (distance := (other ^ fingerprint).bit_count()) <= reach and self._live(record, self._clock())
         ]
         return sorted(found, key=lambda n: (n.distance, n.record.seq))
 
@@ -166,35 +170,43 @@ class MemoryIndex:
             record = self._by_digest.get(entry.digest)
             return ([(0, record)], 1) if record and self._live(record, now) else ([], 0)
         relation = self._spec.relation
-        met = self._candidates(entry.fingerprint)
-        candidates = met | self._banded(entry.verifier)
+        met = self._standing(self._probes(entry.fingerprint))
+        copy = self._copies.get((entry.fingerprint, shortened(entry.digest)))
+        met |= {copy} if copy else set()
+        candidates = met | self._standing(self._bands(entry.verifier))
         matches = [
             (distance, record)
-            for candidate in candidates
-            if (distance := (candidate ^ entry.fingerprint).bit_count()) <= relation.reach
-            for record in self._records[candidate]
-            if self._live(record, now)
-            and (candidate in met or relation.shares_band(entry.verifier, record.verifier))
+            for fingerprint, record in candidates
+            if (distance := (fingerprint ^ entry.fingerprint).bit_count()) <= relation.reach
+            and self._live(record, now)
+            and ((fingerprint, record) in met or relation.shares_band(entry.verifier, record.verifier))
             and relation.verified(entry.verifier, record.verifier)
         ]
         return matches, len(candidates)
 
-    def _candidates(self, fingerprint: int) -> set[int]:
-        """Every stored fingerprint that shares a prefix with this one in some table."""
-        found: set[int] = set()
+    def _standing(self, places: Iterable[Place]) -> set[Stored]:
+        """Every stored page that stands in one of these places."""
+        return set().union(*(self._places.get(place, ()) for place in places))
+
+    def _own_places(self, fingerprint: int) -> Iterator[Place]:
+        """Where a page with this fingerprint stands in each table."""
+        for number, table in enumerate(self._spec.relation.design.tables):
+            yield "t", number, table.permute(fingerprint) >> (table.bits - table.prefix)
+
+    def _probes(self, fingerprint: int) -> Iterator[Place]:
+        """All prefixes that are within the design's radius of this fingerprint's."""
         design = self._spec.relation.design
-        for table, entries in zip(design.tables, self._tables, strict=True):
-            for low, high in _probes(table, fingerprint, design.radius):
-                start, end = bisect_left(entries, low), bisect_left(entries, high)
-                found.update(map(table.restore, entries[start:end]))
-        return found
+        for kind, number, prefix in self._own_places(fingerprint):
+            yield kind, number, prefix
+            for bit in range(design.tables[number].prefix if design.radius else 0):
+                yield kind, number, prefix ^ (1 << bit)
 
-    def _banded(self, verifier: int | None) -> set[int]:
-        """Every stored fingerprint with a band key of this verifier's."""
-        return set().union(*(self._bands.get(band, ()) for band in self._band_places(verifier)))
-
-    def _band_places(self, verifier: int | None) -> list[tuple[int, int]]:
-        return [(i, key) for i, key in enumerate(self._spec.relation.band_keys(verifier)) if key]
+    def _bands(self, verifier: int | None) -> Iterator[Place]:
+        """Where a page with this verifier stands by its band keys: by as many bits of each as Redis keeps apart."""
+        kept = min(self._spec.bucket_bits + BAND_SCORE_BITS, BAND_BITS)
+        for number, key in enumerate(self._spec.relation.band_keys(verifier)):
+            if key:
+                yield "b", number, key >> (BAND_BITS - kept)
 
     def _live(self, record: Record, now: int) -> bool:
         age = self._retention.max_age_ms
@@ -214,12 +226,11 @@ class MemoryIndex:
         return record.seq
 
     def _insert_fingerprint(self, fingerprint: int, record: Record) -> None:
-        if fingerprint not in self._records:
-            for table, entries in zip(self._spec.relation.design.tables, self._tables, strict=True):
-                insort(entries, table.permute(fingerprint))
-        self._records.setdefault(fingerprint, []).append(record)
-        for band in self._band_places(record.verifier):
-            self._bands.setdefault(band, set()).add(fingerprint)
+        for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
+            standing = self._places.setdefault(place, [])
+            if len(standing) < self._spec.relation.place_limit:
+                standing.append((fingerprint, record))
+        self._copies[fingerprint, record.digest] = (fingerprint, record)
 
     def _expire(self, now: int) -> None:
         while self._log and not self._live(self._log[0][1], now):
@@ -230,20 +241,8 @@ class MemoryIndex:
             if self._by_digest.get(record.digest) is record:
                 del self._by_digest[record.digest]
             return
-        self._records[fingerprint].remove(record)
-        kept = {band for other in self._records[fingerprint] for band in self._band_places(other.verifier)}
-        for band in set(self._band_places(record.verifier)) - kept:
-            self._bands[band].discard(fingerprint)
-        if not self._records[fingerprint]:
-            del self._records[fingerprint]
-            for table, entries in zip(self._spec.relation.design.tables, self._tables, strict=True):
-                del entries[bisect_left(entries, table.permute(fingerprint))]
-
-
-def _probes(table: Table, fingerprint: int, radius: int) -> Iterator[tuple[int, int]]:
-    """The ranges [low, high) of permuted fingerprints whose prefix is within `radius` bits of this one's."""
-    below = table.bits - table.prefix
-    own = table.permute(fingerprint) >> below
-    flips = (1 << i for i in range(table.prefix)) if radius else iter(())
-    for prefix in chain([own], (own ^ flip for flip in flips)):
-        yield prefix << below, (prefix + 1) << below
+        for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
+            if (fingerprint, record) in self._places[place]:
+                self._places[place].remove((fingerprint, record))
+        if self._copies.get((fingerprint, record.digest)) == (fingerprint, record):
+            del self._copies[fingerprint, record.digest]

@@ -1,4 +1,4 @@
-"""The memory of an index in Redis, from its layout: what every structure of `simhash.index.layout` takes.
+"""The memory of an index in Redis, from its layout: what every structure of `simhash.index.redis.layout` takes.
 
 Fingerprints are taken to be random, so the entries of a bucket are Poisson distributed. Journals (some hundred entries
 a partition) and the server's own megabyte are left out.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from simhash.index.layout import Layout, Shape
-from simhash.index.tail import packed
+from simhash.index.redis.layout import Layout, Shape
+from simhash.index.redis.tail import packed
 from simhash.planning import allocation as redis
 
 ZSET_LISTPACK_ENTRIES = HASH_LISTPACK_ENTRIES = 256

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from simhash.errors import DesignError
 from simhash.index.interface import IndexSpec, Relation
-from simhash.index.layout import Layout, bucket_bits
+from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import Memory, memory
 from simhash.sketch import BAND_BITS

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simhash.index import safekeeping
+from simhash.index.redis import epochs
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.consumer import page_limits, recipe
@@ -154,7 +154,7 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
         stopping = stack.enter_context(stop_on_signals())
         client = None if job.redis_url else stack.enter_context(embedded_redis(job.state))
         if client is not None:  # it is another server in each run: that is no news
-            logging.getLogger(safekeeping.__name__).setLevel(logging.ERROR)
+            logging.getLogger(epochs.__name__).setLevel(logging.ERROR)
         reopen = partial(connected_index, settings, profile, client)
         index = reopen()
         outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files

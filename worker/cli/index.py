@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from simhash.index import Neighbour, Partition
-from simhash.index.cluster import ClusterIndex
-from simhash.index.redis import RedisIndex
+from simhash.index.redis.index import RedisIndex
 from simhash.sketch import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.stores import found_index
@@ -43,7 +42,7 @@ def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None
         sys.exit(1)
 
 
-def _near(index: RedisIndex | ClusterIndex, what: str) -> list[Neighbour]:
+def _near(index: RedisIndex, what: str) -> list[Neighbour]:
     digits = -(-index.spec.relation.design.bits // 4)
     if re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", what):
         return index.neighbours(int(what, 16))
@@ -53,7 +52,7 @@ def _near(index: RedisIndex | ClusterIndex, what: str) -> list[Neighbour]:
     return found + [neighbour for fingerprint in fingerprints for neighbour in index.neighbours(fingerprint)]
 
 
-def _line(neighbour: Neighbour, index: RedisIndex | ClusterIndex, as_json: bool) -> str | bytes:
+def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str | bytes:
     record, relation = neighbour.record, index.spec.relation
     fingerprint = hexadecimal(neighbour.fingerprint, relation.design.bits)
     if not as_json:
@@ -104,7 +103,7 @@ def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | N
         sys.exit(1)
 
 
-def _rewind(found: RedisIndex | ClusterIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
+def _rewind(found: RedisIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
     for partition, mark in sorted(found.marks().items()):
         if partition.topic != topic or (only and partition.number not in only):
             continue

@@ -15,18 +15,16 @@ import click
 
 from simhash.errors import DesignError, IndexUnreachable
 from simhash.index import IndexSpec
-from simhash.index.cluster import ClusterMigration
-from simhash.index.layout import MOST_DOCUMENTS, possible_bucket_bits
-from simhash.index.layout import bucket_bits as fitting_bits
-from simhash.index.migration import Migration, Progress, Removal
+from simhash.index.redis.layout import MOST_DOCUMENTS, possible_bucket_bits
+from simhash.index.redis.layout import bucket_bits as fitting_bits
+from simhash.index.redis.operators.migration import Migration, Progress, Removal
 from simhash.tables import design as find_design
 from worker.cli.operating.telling import saying_what_is_next
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.setbacks import Setbacks
-from worker.settings import Settings
-from worker.stores import connect, connect_cluster, on_cluster
+from worker.stores import connect
 
 TELL_SECONDS = 2.0
 PATIENCE_SECONDS = 600.0
@@ -55,12 +53,12 @@ def migrate(
 ) -> None:
     """Give a live index other permutation tables, while workers go on.
 
-    From its begin on workers write to the old tables and to the new ones, while the records from before are carried
-    over; then the new tables take over. Nobody waits, but a page costs Redis about twice as much meanwhile. No
-    verdict is lost or given twice; numbers, marks and journals stay. Workers with design = auto open the new generation
-    by themselves, others stop with a line that says so. Needs the memory of both until the old tables are removed, at
-    the end. A Redis that is away for some minutes is waited for. Killed, it goes on where it was when it is started
-    again with the same arguments; or it is given up by --abandon.
+    The records are copied into the new tables while workers go on with the old ones. For the last few hundred records
+    workers wait, a fraction of a second; then the new tables take over. No verdict is lost or given twice; numbers,
+    marks and journals stay. Workers with design = auto open the new generation by themselves, others stop with a line
+    that says so. Needs the memory of both until the old tables are removed, at the end. A Redis that is away for some
+    minutes is waited for. Killed, it goes on where it was when it is started again with the same arguments; or it is
+    given up by --abandon.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000
@@ -75,15 +73,14 @@ def migrate(
     settings = settings_of(config, flags)
 
     teller = Teller()
-    migration = _migration(settings, teller)
+    migration = Migration(connect(settings), settings.index_name, teller)
     if abandon:
         begun = migration.abandon()
         click.echo(f"index {settings.index_name}: " + ("given up" if begun else "no migration was begun"))
         return
     wanted = partial(_wanted, name, documents, bucket_bits, k)
     with saying_what_is_next(
-        "if it was begun, pages are written to the old tables and to the new ones until the same command has ended it, "
-        "or --abandon gives it up"
+        "workers go on as before; what was copied is kept until the same command has ended it, or --abandon gives it up"
     ):
         done = through_outages(lambda: migration.run(wanted), teller)
     click.echo(f"index {settings.index_name}: design {done.relation.design.name}, {done.bucket_bits} bucket bits")
@@ -115,12 +112,6 @@ def _wanted(
         )
     bits = bucket_bits or fitting_bits(capacity, design)
     return IndexSpec(present.profile, replace(rule, design=design), bits, capacity)
-
-
-def _migration(settings: Settings, teller: Teller) -> Migration | ClusterMigration:
-    if on_cluster(settings):
-        return ClusterMigration(connect_cluster(settings), settings.index_name, teller)
-    return Migration(connect(settings), settings.index_name, teller)
 
 
 class Teller:

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import ByteSize, TypeAdapter
 
 from simhash.index import Relation
-from simhash.index.layout import MOST_DOCUMENTS
+from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
 from simhash.profiles import Profile
 from simhash.sketch import MinHashSketch

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from simhash.index import IndexSpec
-from simhash.index.layout import bucket_bits
+from simhash.index.redis.layout import bucket_bits
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError

@@ -10,10 +10,10 @@ from itertools import chain
 import msgspec
 
 from simhash.index import IndexSpec, Retention
-from simhash.index.operations import Store
+from simhash.index.redis.operators.filling import Store, entry_of
+from simhash.index.redis.operators.transfer import index_row, loaded
+from simhash.index.redis.spec import fields_of
 from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
-from simhash.index.specs import fields_of
-from simhash.index.transfer import entry_of, index_row, loaded
 from worker.rebuilding.collected import Collected, forgotten
 
 

@@ -1,11 +1,10 @@
 """The operators' commands on an index, one file each."""
 
 from worker.cli.operating.check import check
-from worker.cli.operating.claims import claims
 from worker.cli.operating.delete import delete
 from worker.cli.operating.stats import stats
 from worker.cli.operating.transfer import export, import_
 
-COMMANDS = (check, stats, delete, claims, export, import_)
+COMMANDS = (check, stats, delete, export, import_)
 
 __all__ = ["COMMANDS"]

@@ -9,10 +9,11 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index.findings import Findings
+from simhash.index.redis.operators.findings import Findings
+from simhash.index.redis.operators.operations import Operations
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index, operations
+from worker.stores import found_index
 
 SHOWN = 100
 
@@ -23,16 +24,15 @@ SHOWN = 100
 def check(as_json: bool, config: Path | None, **flags: Any) -> None:
     """Verify that the index is whole: each record in all its tables and bands and in the log, and nothing beyond.
 
-    Workers may go on: what looks wrong is read again before it is reported, in one step, or, on a Redis Cluster, while
-    no claim is on it; and no command to Redis is long. Reads everything once: about a minute for each million pages, on
-    a cluster ten. Exit code 1 when something is wrong; then `simhash-dedup rebuild` makes the index afresh from the
-    verdicts.
+    Workers may go on: what looks wrong is read again, in one step, before it is reported; and no command to Redis is
+    long. Reads everything once: about a minute for each million pages. Exit code 1 when something is wrong; then
+    `simhash-dedup rebuild` makes the index afresh from the verdicts.
 
     \b
       simhash-dedup index check
       simhash-dedup index check --json | jq .violations
     """
-    index, tell = operations(found_index(settings_of(config, flags))), teller()
+    index, tell = Operations(found_index(settings_of(config, flags))), teller()
     found = index.check(lambda found: tell(f"checking: {_counts(found)}"))
     click.echo(msgspec.json.encode(found) if as_json else _text(found))
     sys.exit(1 if found.violations else 0)
@@ -49,7 +49,7 @@ def _text(found: Findings) -> str:
         lines.append(f"... and {len(found.violations) - SHOWN:,} more (--json has them all)")
     if found.long_buckets:
         lines.append(f"note: {found.long_buckets:,} buckets are too long for a listpack and take more memory")
-    if found.held:
-        lines.append(f"note: claims that outlasted the check (`index claims`): {', '.join(found.held[:SHOWN])}")
+    if found.crowded:
+        lines.append(f"note: {found.crowded:,} records do not stand in all their places, because one was full")
     result = f"{len(found.violations):,} violations" if found.violations else "the index is whole"
     return "\n".join([*lines, f"{_counts(found)}: {result}"])

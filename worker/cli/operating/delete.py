@@ -12,15 +12,16 @@ from typing import IO, Any
 import click
 import msgspec
 
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.takedowns import Found, of_urls
 from simhash.index.rows import Takedown, encoded
-from simhash.index.takedowns import Found, of_urls
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
 from worker.kafka.takedowns import check_topic, publish
 from worker.settings import Settings
-from worker.stores import found_index, operations
+from worker.stores import found_index
 from worker.verdict import Verdict, decode, decode_told
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -65,14 +66,14 @@ def delete(
     unknown: set[str] = set()
     if verdicts:
         places, unknown = _places(verdicts, wanted, index.spec.relation.design.bits)
-        found = [found for place in places for found in operations(index).under(*place, wanted)]
+        found = [found for place in places for found in Operations(index).under(*place, wanted)]
     else:
         found = list(of_urls(_told(index.scan(), index.documents()), wanted))
     for each in found:
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
-        done = operations(index).take_down(found)
+        done = Operations(index).take_down(found)
         click.echo(f"{done:,} pages removed, {index.documents():,} left")
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:

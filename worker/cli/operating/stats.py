@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from simhash.index import Record
-from simhash.index.operations import Operations
-from simhash.index.statistics import Kind, Statistics
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.statistics import Kind, Statistics
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index, operations
+from worker.stores import found_index
 
 
 @click.command()
@@ -35,7 +35,7 @@ def stats(sample: int, as_json: bool, config: Path | None, **flags: Any) -> None
       simhash-dedup index stats
       simhash-dedup index stats --sample 1000000     # every bucket: the largest ones for certain
     """
-    index = operations(found_index(settings_of(config, flags)))
+    index = Operations(found_index(settings_of(config, flags)))
     found = index.statistics(sample, Random(0))
     if as_json:
         click.echo(msgspec.json.encode(_fields(index, found)))
@@ -66,8 +66,7 @@ def _fields(index: Operations, found: Statistics) -> dict[str, object]:
         "oldest": _record_fields(found.oldest),
         "newest": _record_fields(found.newest),
         "most_candidates": found.most_candidates,
-        "cuts": found.cuts,
-        "crowds": found.crowds,
+        "crowded": found.crowded,
         "migration": found.migration and found.migration._asdict(),
         "server_bytes": found.server_bytes,
         "server_resident_bytes": found.server_resident_bytes,
@@ -94,11 +93,11 @@ def _lines(index: Operations, found: Statistics) -> Iterator[str]:
     yield f"{'documents':22}{found.documents:,} ({numbers})"
     for which, record in (("oldest", found.oldest), ("newest", found.newest)):
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
-    yield f"{'most candidates':22}{found.most_candidates:,} of one page; {found.cuts:,} calls ended early for them"
-    yield f"{'crowds':22}met by {found.crowds:,} pages, more than one call compares"
+    yield f"{'most candidates':22}{found.most_candidates:,} of one page"
+    yield f"{'crowded':22}{found.crowded:,} records do not stand in all their places, because one was full"
     if found.migration:
         to = f"to design {found.migration.design}, {found.migration.bucket_bits} bucket bits"
-        yield f"{'migration begun':22}{to}: {found.migration.copied:,} of {found.migration.last:,} numbers copied"
+        yield f"{'migration begun':22}{to}: {found.migration.copied:,} of {found.numbers:,} numbers copied"
     yield f"{'server memory':22}{_size(found.server_bytes)} used, {_size(found.server_resident_bytes)} resident"
     if len(found.servers) > 1:
         yield f"{'primaries':22}{len(found.servers)}, the fullest with {found.server_skew:.2f} times the mean"

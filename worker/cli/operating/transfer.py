@@ -11,14 +11,14 @@ import click
 import msgspec
 import zstandard
 
-from simhash.index.operations import Operations
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.transfer import exported, loaded
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
-from simhash.index.transfer import exported, loaded
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
-from worker.stores import found_index, opened_store, operations
+from worker.stores import found_index, opened_store
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 LEVEL = 3
@@ -43,7 +43,7 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
     beside = file if device else file.with_name(f"{file.name}.partial")
     try:
         with _written(beside, file.suffix == ".zst") as out:
-            end = _export(operations(index), index.documents(), out)
+            end = _export(Operations(index), index.documents(), out)
         if not device:
             os.replace(beside, file)
     except OSError as error:

@@ -1,0 +1,163 @@
+"""Whether Redis still has what it was given: receipts for what was stored, and replicas that have it too.
+
+A *history* is one server's time with an index (`lua/epochs.lua` says how it is named and kept). A *receipt* is a
+history and the largest number that was told under it; whoever commits a verdict keeps the receipt beside it, and
+presents it when it comes back. A receipt that the index cannot meet proves that pages are lost whose verdicts are out.
+Every script call names the history that it counts on, and Redis compares it with its own replication id in the same
+atomic step: no call is answered by a server that was restarted, promoted or restored since, before that was looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, NamedTuple
+
+from simhash.errors import IndexUnreplicated
+from simhash.index.redis.faults import IN_DOUBT
+
+log = logging.getLogger(__name__)
+
+_SCRIPT = resources.files("simhash.index.redis").joinpath("lua", "epochs.lua").read_text(encoding="utf-8")
+_RECEIPT = re.compile(r"simhash-dedup ([0-9a-f]{12}\.[0-9a-f]+) (\d{1,15})")
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What must hold of the server before a verdict counts.
+
+    Attributes:
+        replicas: how many must have acknowledged what was stored; 0: it is not asked.
+        wait_ms: for how long they are waited for.
+        verify_changes: after a change of the server that lost nothing, go on; otherwise every change is refused.
+    """
+
+    replicas: int = 0
+    wait_ms: int = 1000
+    verify_changes: bool = True
+
+
+class Receipt(NamedTuple):
+    """The largest number that was told under a history."""
+
+    history: str
+    seq: int
+
+    def __str__(self) -> str:
+        """As it travels beside a commit."""
+        return f"simhash-dedup {self.history} {self.seq}"
+
+
+def receipt_in(text: str) -> Receipt | None:
+    """The receipt in a commit's metadata; None where there is none (another tool's, or an older program's)."""
+    found = _RECEIPT.fullmatch(text)
+    return Receipt(found[1], int(found[2])) if found else None
+
+
+class Safekeeping:
+    """See the module. Raises the driver's errors: `simhash.index.redis.faults.translated` knows those of the script.
+
+    Attributes:
+        change: how the server was exchanged, as far as was seen here; empty: it was not.
+
+    Args:
+        client: a connection; answers as bytes. Where replicas are waited for, it is exchanged for one that has a single
+            connection, because WAIT speaks of what was written through its own.
+        meta: the key ns:meta.
+    """
+
+    def __init__(self, client: Any, meta: str, durability: Durability) -> None:
+        self.client = client.client() if durability.replicas else client
+        self._meta = meta
+        self._durability = durability
+        self._script = self.client.register_script(_SCRIPT)
+        self._history = ""
+        self._seq = 0
+        self._connects = 0
+        self._connects_before = 0
+        self.change = ""
+        if durability.replicas:
+            self.client.connection.register_connect_callback(self._note_connect)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """For all that was told so far; None before the first call."""
+        return Receipt(self._history, self._seq) if self._history else None
+
+    def present(self, receipts: Iterable[Receipt] = (), moved: bool = False) -> str:
+        """Hold these receipts against the index; returns the history it is in now.
+
+        Args:
+            moved: its keys were moved to another server: that is no change, and trusted even where none is.
+        """
+        told = [str(value) for each in receipts for value in each]
+        trusted = self._durability.verify_changes or moved
+        answer, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
+        history = answer.decode()
+        if not moved:
+            self._note_change(left.decode() or _server_of(self._history), _server_of(history), seq)
+        if history != self._history:
+            self._history, self._seq = history, 0
+        return self._history
+
+    def server(self) -> bytes:
+        """How the replication id begins that is counted on here, before the first call that of the index's present
+        history; empty: it has none."""
+        history = self._history or (self.client.hget(self._meta, "history") or b"").decode()
+        return bytes.fromhex(_server_of(history)[:16])
+
+    def expected(self) -> str:
+        """The history that a call counts on."""
+        return self._history or self.present()
+
+    def accept(self) -> None:
+        """Take the index as it is: a new history begins, and receipts of all earlier ones are void."""
+        self._script(keys=[self._meta], args=["accept"])
+
+    def told(self, seq: int) -> None:
+        """This number was named in an answer."""
+        self._seq = max(self._seq, seq)
+
+    def begin(self) -> None:
+        """A batch begins: what follows until `replicated` must travel over one connection."""
+        self._connects_before = self._connects
+
+    def replicated(self) -> None:
+        """Wait until enough replicas have what was stored since `begin`.
+
+        Raises:
+            IndexUnreplicated: they have not, or it cannot be known.
+        """
+        wanted, wait_ms = self._durability.replicas, self._durability.wait_ms
+        if not wanted:
+            return
+        found = self.client.wait(wanted, wait_ms)
+        if self._connects != self._connects_before:
+            raise IndexUnreplicated(
+                "the connection to Redis was lost while a batch was judged: nobody can say who has it"
+            )
+        if found < wanted:
+            raise IndexUnreplicated(
+                f"{found} of {wanted} replicas (wait_replicas) acknowledged a batch within {wait_ms} ms (wait_timeout)"
+            )
+
+    def _note_change(self, before: str, now: str, seq: int) -> None:
+        if before in ("", now):
+            return
+        self.change = f"Redis was restarted or failed over (replication id {before}, now {now})"
+        log.warning(
+            "%s: the index was held against all that is known to be committed, lacks nothing of it, and goes on from "
+            "number %d. %s",
+            *(self.change, seq, IN_DOUBT),
+        )
+
+    def _note_connect(self, _: Any) -> None:
+        self._connects += 1
+
+
+def _server_of(history: str) -> str:
+    """Its replication id; empty where there is no history yet."""
+    return history[13:]

@@ -1,0 +1,337 @@
+"""The index in Redis: one script call judges a batch, atomically.
+
+`layout` says what lies where; `lua/index.lua` is the judgement; this file translates between entries and the script's
+bytes. `opening` opens an index; `epochs` knows whether Redis still has what it got.
+
+There is one call under way at a time. A call answers its first pages, as many as the server can judge in a few
+milliseconds; the rest comes with the next one, and while the server works its pages are packed. Each answer names the
+observation of its page, and whoever receives it looks: an answer cannot come to another page.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+import redis
+
+from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.index.base import FIELD as BASE_FIELD
+from simhash.index.base import NONE as NO_BASE
+from simhash.index.base import Base, Beside
+from simhash.index.interface import (
+    Answer,
+    Duplicate,
+    Entry,
+    IndexSpec,
+    Neighbour,
+    Partition,
+    Position,
+    Record,
+    Retention,
+    Unique,
+)
+from simhash.index.redis.calls import Calls
+from simhash.index.redis.epochs import Durability, Safekeeping, receipt_in
+from simhash.index.redis.faults import BaseMoved, translated
+from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, untagged
+from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.spots import near
+from simhash.index.redis.server import check_server
+
+CALL_PAGES = 32
+"""Pages that go out with a call: 2 ms of the server at 60 us a page, where nobody is served meanwhile."""
+FIRST_PAGES = 8
+"""Of a batch's first call, where more follow: while it is packed the server has nothing to do."""
+CALL_WORK = 1800
+"""Work after which the script leaves the rest of a call to the next one, about 3 ms: a page is 50, a candidate 1 to
+4."""
+EXPIRE_PER_PAGE = 2
+"""Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
+
+
+class Known(NamedTuple):
+    """What a base answers, before the index is asked: its generation, and for each page an answer's bytes or None."""
+
+    generation: str
+    answers: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A page on its way: as the script takes it, and what its base says of it."""
+
+    entry: Entry
+    argument: bytes
+    known: bytes | None
+
+
+class RedisIndex:
+    """See `simhash.index.interface.Index`. Made by `simhash.index.redis.opening.open_index`.
+
+    Args:
+        client: a connection; answers as bytes.
+        name: ns, what all keys start with, in braces.
+        spec: what the index was made with.
+        generation: must be what the index says of itself at each call.
+        retention: what to forget, when.
+        clock: milliseconds since the epoch; None: the server's own clock.
+        durability: what must hold of the server before a verdict counts.
+        keys: what its tables' keys start with; None: its tag (see `Layout`).
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        name: str,
+        spec: IndexSpec,
+        generation: str,
+        retention: Retention = Retention(),
+        clock: Callable[[], int] | None = None,
+        durability: Durability = Durability(),
+        keys: str | None = None,
+    ) -> None:
+        self._layout = Layout(name, spec, keys)
+        self._safekeeping = Safekeeping(client, self._layout.meta, durability)
+        self._client: Any = self._safekeeping.client  # its types say "bytes or str" of every answer; ours are all bytes
+        self._inside = Inside(self._client, self._layout, generation)
+        self._calls = Calls(self._client, self._layout.meta, self._inside.source)
+        self._retention = retention
+        self._clock = clock
+        self._generation = generation
+        self._beside: Beside | None = None
+
+    @property
+    def spec(self) -> IndexSpec:
+        """What the index was made with."""
+        return self._layout.spec
+
+    @property
+    def inside(self) -> Inside:
+        """For what operators do with an index: see the modules that take it."""
+        return self._inside
+
+    def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
+        """See `Index.check_and_insert`; several calls when the batch is large, each atomic."""
+        answers: list[Answer] = []
+        self._safekeeping.begin()
+        known = self._known(entries)
+        while len(answers) < len(entries):
+            try:
+                with translated():
+                    self._judge(entries, committed, known, answers)
+            except BaseMoved as error:
+                self._follow(error)
+                known = self._known(entries)
+        return answers
+
+    def judge_beside(self, base: Base) -> None:
+        """Ask a base before the index, from now on; an index that has none yet takes it.
+
+        Raises:
+            BaseDiffers: the index is judged beside another.
+        """
+        with translated():
+            beside = Beside(self._client, self._layout.meta, base)
+            beside.begin()
+        self._beside = beside
+
+    def look_at_base(self) -> None:
+        """See `Index.look_at_base`."""
+        if self._beside is not None:
+            with translated():
+                self._beside.current()
+
+    def base(self) -> str:
+        """The generation of the base that the index is judged beside; "": none."""
+        with translated():
+            stored: bytes | None = self._client.hget(self._layout.meta, BASE_FIELD)
+        return (stored or b"").decode()
+
+    def announce_base(self, generation: str) -> None:
+        """Say beside which base the index is judged from now on ("": none). No worker may be running."""
+        with translated():
+            self._client.hset(self._layout.meta, BASE_FIELD, generation)
+
+    def mark(self, partition: Partition) -> int | None:
+        """See `Index.mark`."""
+        with translated():
+            mark = self._client.hget(self._layout.journal(partition), "mark")
+        return None if mark is None else int(mark)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition that the index has a journal of; slow on large indexes."""
+        start = self._layout.journals_start
+        with translated():
+            keys = [key.decode() for key in self._client.scan_iter(f"{literal(start)}*", count=1000)]
+        for topic, _, number in (key.removeprefix(start).rpartition(":") for key in sorted(set(keys))):
+            yield Partition(topic, int(number))
+
+    def marks(self) -> dict[Partition, int]:
+        """The committed mark of every partition that the index has seen."""
+        found = {partition: self.mark(partition) for partition in self.partitions()}
+        return {partition: mark for partition, mark in found.items() if mark is not None}
+
+    def rewind(self, partition: Partition, offset: int) -> None:
+        """See `Index.rewind`."""
+        key = self._layout.journal(partition)
+        with translated(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hset(key, "mark", str(offset))
+            pipe.hdel(key, "trimmed")
+            pipe.execute()
+
+    def journalled(self, position: Position) -> bool:
+        """See `Index.journalled`."""
+        field = position.offset.to_bytes(OFFSET_BYTES)
+        with translated():
+            return bool(self._client.hexists(self._layout.journal(position.partition), field))
+
+    def documents(self) -> int:
+        """See `Index.documents`."""
+        with translated():
+            return int(self._client.hget(self._layout.meta, "documents") or 0)
+
+    def neighbours(self, fingerprint: int) -> list[Neighbour]:
+        """See `Index.neighbours`."""
+        with translated():
+            found = [
+                Neighbour(other, (other ^ fingerprint).bit_count(), record)
+                for other, record in near(self._client, self._layout, fingerprint)
+            ]
+        return sorted(found, key=lambda n: (n.distance, n.record.seq))
+
+    def scan(self) -> Iterator[tuple[int | None, Record]]:
+        """See `Index.scan`."""
+        layout = self._layout
+        with translated():
+            for key in self._client.scan_iter(f"{literal(layout.records_start)}*", count=1000):
+                for name, value in self._client.hgetall(key).items():
+                    yield layout.fingerprint_of(name), layout.record(value)
+            for key in self._client.scan_iter(f"{literal(layout.digests_start)}*", count=1000):
+                for name, value in self._client.hgetall(key).items():
+                    if layout.is_digest(name):
+                        yield None, layout.record(value, untagged(name))
+
+    def ping(self) -> None:
+        """See `Index.ping`."""
+        with translated():
+            self._client.ping()
+
+    def present(self, receipts: Iterable[str]) -> None:
+        """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
+        with translated():
+            check_server(self._client)
+            self._safekeeping.present(filter(None, map(receipt_in, receipts)))
+
+    def server_change(self) -> str:
+        """See `Index.server_change`."""
+        return self._safekeeping.change
+
+    def accept(self) -> None:
+        """The operator announces that the index is right as it is, whatever receipts say of it."""
+        with translated():
+            self._safekeeping.accept()
+
+    def receipt(self) -> str:
+        """See `Index.receipt`."""
+        return str(self._safekeeping.receipt or "")
+
+    def replicated(self) -> None:
+        """See `Index.replicated`."""
+        with translated():
+            self._safekeeping.replicated()
+
+    # Judging -------------------------------------------------------------------------------------------------------
+
+    def _judge(
+        self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
+    ) -> None:
+        """Add the answers for the entries behind those that have one, call by call."""
+        of_call, numbers = self._call(committed, entries, known.generation)
+        coming = iter(range(len(answers), len(entries)))
+        waiting: deque[_Packed] = deque()
+
+        def pack(pages: int) -> None:
+            for at in islice(coming, pages - len(waiting)):
+                entry = entries[at]
+                number = numbers[entry.position.partition] if entry.position else 0
+                waiting.append(_Packed(entry, self._layout.page(entry, number), known.answers[at]))
+
+        left = len(entries) - len(answers)
+        pack(CALL_PAGES if left <= CALL_PAGES else FIRST_PAGES)
+        with self._calls.line() as line:
+            while waiting:
+                sent = list(islice(waiting, CALL_PAGES))
+                line.send(self._arguments(of_call, sent))
+                pack(len(sent) + CALL_PAGES)
+                for data, page in zip(line.receive(), sent, strict=False):
+                    answers.append(self._told(data, page))
+                    waiting.popleft()
+
+    def _told(self, data: bytes, page: _Packed) -> Answer:
+        """The answer for a page.
+
+        Raises:
+            IndexUnreachable: it is another page's: what is read is not what was asked for.
+        """
+        if data[:OBSERVATION_BYTES] != page.entry.observation:
+            raise IndexUnreachable(
+                "Redis: an answer came to another page than the one that asked; it is asked for again"
+            )
+        answer = self._layout.answer(data[OBSERVATION_BYTES:], page.entry)
+        if not page.known:
+            self._tell(answer.decision)
+        return answer
+
+    def _call(
+        self, committed: Mapping[Partition, int], entries: Sequence[Entry], base: str
+    ) -> tuple[dict[str, object], dict[Partition, int]]:
+        """What is alike in all calls of a batch, and the number by which its pages name each partition."""
+        wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
+        of_call: dict[str, object] = {
+            "work": CALL_WORK,
+            "history": self._safekeeping.expected(),
+            "now_ms": self._clock() if self._clock else -1,
+            "max_age_ms": _or_minus_one(self._retention.max_age_ms),
+            "max_documents": _or_minus_one(self._retention.max_documents),
+            "expire_per_page": EXPIRE_PER_PAGE,
+            "partitions": [(self._layout.journal(p), committed.get(p, -1)) for p in wanted],
+            "base": base,
+        }
+        return of_call, {partition: number for number, partition in enumerate(wanted, start=1)}
+
+    def _arguments(self, of_call: Mapping[str, object], pages: Sequence[_Packed]) -> list[object]:
+        decided = {number: page.known for number, page in enumerate(pages, start=1) if page.known}
+        call = msgspec.json.encode({**of_call, "decided": list(decided)})
+        return ["judge", self._generation, call, *(page.argument for page in pages), *decided.values()]
+
+    def _tell(self, decision: Unique | Duplicate) -> None:
+        """Note a number that the index has given. A match's may be the base's, from the journal."""
+        if isinstance(decision, Unique):
+            self._safekeeping.told(decision.seq)
+        elif self._beside is None:
+            self._safekeeping.told(decision.match.seq)
+
+    def _known(self, entries: Sequence[Entry]) -> Known:
+        """What the base answers."""
+        if self._beside is None:
+            return Known(NO_BASE, [None] * len(entries))
+        with translated():
+            base = self._beside.current()
+        found = zip(entries, base.decisions(entries), strict=True)
+        return Known(base.generation, [self._layout.answered(d, entry) if d else None for entry, d in found])
+
+    def _follow(self, error: BaseMoved) -> None:
+        """Another worker judges beside another base: do the same."""
+        if self._beside is None:
+            raise IndexMismatch(f"the index is judged beside base {error}: name it by the setting `base`") from error
+        with translated():
+            self._beside.follow()
+
+
+def _or_minus_one(value: int | None) -> int:
+    return -1 if value is None else value

@@ -1,0 +1,1 @@
+"""What operators do with an index in Redis, while workers go on."""

@@ -1,0 +1,287 @@
+"""Another design, bucket bits or capacity for a live index, while workers go on.
+
+    fill      the next generation is an index of its own, under other keys. The records of the live one are stored in it
+              along the log, as an import does; what was removed meanwhile is removed there too
+    pause     the live index answers no page for a moment, until the last records are carried
+    switch    one step: if the two hold the same, {ns}:meta has the next generation's spec and keys
+    clean up  the old keys, a few at a time
+
+Workers write to one generation only, and know nothing of the next: before the switch every verdict is of the old one,
+after it of the new one, and a worker of the old one is refused. Numbers, times, marks and journals are of both. The
+pause lasts as long as some hundred records take, and ends by itself should the migration die in it. How far the next
+generation was filled is kept in it: a migration that was ended goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from simhash.errors import IndexMigrated, IndexMismatch
+from simhash.index.interface import IndexSpec
+from simhash.index.redis.faults import translated
+from simhash.index.redis.layout import Layout, literal, meta_key, tag_of
+from simhash.index.redis.operators.filling import FilledByOthers, Loader, Store, record_row
+from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.takedowns import AT_ONCE as TAKEN_AT_ONCE
+from simhash.index.redis.operators.takedowns import Found
+from simhash.index.redis.operators.walking import Stretch, stretch, walk
+from simhash.index.redis.server import check_place, check_server
+from simhash.index.redis.spec import (
+    MADE_WITH,
+    fields_in,
+    fields_of,
+    flat,
+    made_with,
+    next_generation,
+    next_keys,
+    spec_of,
+)
+from simhash.tables import described
+
+KEYS_AT_ONCE = 500
+PAUSE_SECONDS = 5
+"""A pause ends by itself after so long."""
+FEW = 500
+"""So many records are carried within the pause."""
+_KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log", "gone")
+
+_PAUSE = """
+if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'pause', redis.call('TIME')[1] + ARGV[2])
+return 1
+"""
+_SWITCH = """
+local live = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'removed')
+local new = redis.call('HMGET', KEYS[2], 'generation', 'seq', 'documents', 'crowded')
+if live[1] ~= ARGV[1] or new[1] ~= ARGV[2] then return -1 end
+if live[2] ~= new[2] or live[3] ~= new[3] or (live[4] or '0') ~= ARGV[3]
+  or redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[4]) then return 0 end
+redis.call('HSET', KEYS[1], 'crowded', new[4] or '0', unpack(ARGV, 5))
+redis.call('HDEL', KEYS[1], 'pause')
+redis.call('DEL', KEYS[2])
+return 1
+"""
+_UNLINK = """
+local keys = redis.call('HGET', KEYS[1], 'keys') or ARGV[2]
+if keys == ARGV[1] then return 0 end
+for n = 2, #KEYS do redis.call('UNLINK', KEYS[n]) end
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a migration is: the step's name, the last number that is in both generations, the last that is to be."""
+
+    step: str
+    copied: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.step}: number {self.copied:,} of {self.last:,}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How far the removal of tables that nobody uses any more is. How many keys they have, nobody knows."""
+
+    keys: int
+    step: str = "removing unused tables"
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.keys:,} keys so far"
+
+
+class Begun(NamedTuple):
+    """A migration that was begun and is not ended.
+
+    Attributes:
+        design: the name of the next generation's.
+        copied: the last number that is in the next generation.
+    """
+
+    design: str
+    bucket_bits: int
+    copied: int
+
+
+def begun(client: Any, layout: Layout) -> Begun | None:
+    """The migration of a live index that was begun; None: there is none."""
+    fields = fields_in(client, f"{next_keys(layout.name, layout.keys)}:meta")
+    return Begun(_design_name(fields), int(fields["bucket_bits"]), int(fields["seq"])) if fields else None
+
+
+class Migration:
+    """A migration of the index called `name` to `spec`, begun or to be continued.
+
+    Args:
+        client: a connection; answers as bytes.
+        on_progress: is told after each step.
+
+    Raises (all methods): IndexFault.
+    """
+
+    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress | Removal], None]) -> None:
+        self._client = client
+        self._name = name
+        self._meta = meta_key(name)
+        self._tell = on_progress
+
+    def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
+        """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
+
+        Raises:
+            IndexMismatch: another migration has begun, to something else; somebody else has ended this one; or there is
+                no such index.
+            IndexMisconfigured: the server would drop keys.
+        """
+        try:
+            with translated():
+                check_server(self._client)
+                self._clean_up()
+                live = self._opened()
+                spec = wanted(live.layout.spec)
+                new = self._begun(live, spec)
+                if new is not None:
+                    while not self._switched(live, new):
+                        pass
+                    self._clean_up()
+                return spec
+        except (IndexMigrated, FilledByOthers) as error:
+            raise self._by_others() from error
+
+    def abandon(self) -> bool:
+        """Give up a migration that was begun: remove what is in its tables. Whether there was one.
+
+        Raises:
+            IndexMismatch: there is no such index.
+        """
+        with translated():
+            check_place(self._client)
+            self._clean_up()
+            keys = next_keys(self._name, self._opened().layout.keys)
+            begun = self._client.delete(f"{keys}:meta")
+            self._client.hdel(self._meta, "pause")
+            self._remove(keys)
+        return bool(begun)
+
+    def _opened(self) -> Inside:
+        stored = fields_in(self._client, self._meta)
+        if not stored:
+            raise IndexMismatch(f"there is no index {self._name!r} on this Redis")
+        layout = Layout(self._name, spec_of(stored, self._name), stored.get("keys"))
+        return Inside(self._client, layout, stored["generation"])
+
+    # Fill ------------------------------------------------------------------------------------------------------------
+
+    def _begun(self, live: Inside, spec: IndexSpec) -> Inside | None:
+        """The next generation, being filled; None: the index has this spec already."""
+        keys = next_keys(self._name, live.layout.keys)
+        layout = Layout(self._name, spec, keys, meta=f"{keys}:meta")
+        new = Inside(self._client, layout, f"migrating {next_generation(live.generation, spec)}")
+        stored = fields_in(self._client, layout.meta)
+        if stored:
+            if {field: stored[field] for field in MADE_WITH} != made_with(spec):
+                raise self._begun_otherwise(stored)
+        elif made_with(spec) == made_with(live.layout.spec):
+            return None
+        else:
+            self._remove(keys)
+            self._client.hset(layout.meta, mapping={**fields_of(spec), "generation": new.generation})
+        return new
+
+    def _filled(self, live: Inside, new: Inside, step: str) -> Stretch:
+        """Carry over all that the live index has now; the state that it was then in."""
+        store = Store(new)
+        loader = Loader(store)
+        if not loader.last:
+            store.begin(first := stretch(live, 0, 1).first)
+            loader.last = first - 1
+        for part in walk(live, loader.last + 1):
+            loader.skip_to(part.begin)
+            for entry in part.entries:
+                if entry.damaged:
+                    raise IndexMismatch(f"record {entry.seq} cannot be read: `simhash-dedup index check` says more")
+                if entry.record:
+                    loader.add(record_row(live.layout, entry.fingerprint, entry.record))
+                else:
+                    loader.skip_to(entry.seq + 1)
+            loader.flush()
+            self._tell(Progress(step, loader.last, part.seq))
+        return self._without_removed(live, new, store)
+
+    def _without_removed(self, live: Inside, new: Inside, store: Store) -> Stretch:
+        """Remove from the next generation what the live index has forgotten since it was carried."""
+        state = stretch(live, 0, 1)
+        gone = {int(member) for member, _ in self._client.zscan_iter(live.layout.gone, count=1000)}
+        known = {int(member) for member, _ in self._client.zscan_iter(new.layout.gone, count=1000)}
+        over = iter(self._stale(new, state.first, sorted(gone - known)))
+        while some := list(islice(over, TAKEN_AT_ONCE)):
+            store.take_down(some)
+        return state
+
+    def _stale(self, new: Inside, first: int, gone: list[int]) -> Iterator[Found]:
+        """Records of the next generation below the number `first`, and those of the numbers that are gone."""
+        for part in walk(new, last=first - 1):
+            yield from (Found(e.fingerprint, e.record) for e in part.entries if e.record and e.seq < first)
+        for seq in gone:
+            for entry in stretch(new, seq, 1).entries:
+                if entry.record and entry.seq == seq:
+                    yield Found(entry.fingerprint, entry.record)
+
+    # Switch ----------------------------------------------------------------------------------------------------------
+
+    def _switched(self, live: Inside, new: Inside) -> bool:
+        """Carry over what there is; pause and switch when few were left. False: more came meanwhile."""
+        before = int(self._client.hget(new.layout.meta, "seq") or 0)
+        state = self._filled(live, new, "copying")
+        if state.seq - before > FEW:
+            return False
+        if not self._client.eval(_PAUSE, 1, self._meta, live.generation, PAUSE_SECONDS):
+            raise self._by_others()
+        state = self._filled(live, new, "switching")
+        old, keys = live.layout, new.layout.keys
+        fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in ("seq", "documents")}
+        fields |= {"generation": next_generation(live.generation, new.layout.spec), "keys": keys, "retired": old.keys}
+        told = [live.generation, new.generation, state.removed, state.seq - state.first + 1]
+        done = self._client.eval(_SWITCH, 3, self._meta, new.layout.meta, old.log, *told, *flat(fields))
+        if done < 0:
+            raise self._by_others()
+        return bool(done)
+
+    def _by_others(self) -> IndexMismatch:
+        return IndexMismatch(f"the migration of {self._name!r} was ended or given up by somebody else meanwhile")
+
+    def _begun_otherwise(self, fields: dict[str, str]) -> IndexMismatch:
+        return IndexMismatch(
+            f"a migration of {self._name!r} was begun, to design {_design_name(fields)} with {fields['bucket_bits']} "
+            f"bucket bits for {int(fields['capacity']):,} pages: finish it as it was begun, or give it up: "
+            "simhash-dedup index migrate --abandon"
+        )
+
+    def _clean_up(self) -> None:
+        retired = self._client.hget(self._meta, "retired")
+        if retired:
+            self._remove(retired.decode())
+            self._client.hdel(self._meta, "retired")
+
+    def _remove(self, keys: str) -> None:
+        """Remove the tables, records and log of a generation, as long as it is not the live one."""
+        removed = 0
+        tag = tag_of(self._name)
+        for kind in _KINDS:
+            found = iter(self._client.scan_iter(f"{literal(keys)}:{kind}", count=KEYS_AT_ONCE))
+            while some := list(islice(found, KEYS_AT_ONCE)):
+                if not self._client.eval(_UNLINK, 1 + len(some), self._meta, *some, keys, tag):
+                    raise self._by_others()
+                removed += len(some)
+                self._tell(Removal(removed))
+
+
+def _design_name(fields: dict[str, str]) -> str:
+    return described(msgspec.json.decode(fields["design"])).name

@@ -1,0 +1,88 @@
+"""What operators do with an index, while workers go on: look at it, check it, forget pages of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from simhash.errors import IndexFault
+from simhash.index.interface import Partition
+from simhash.index.redis.faults import translated
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.layout import Layout
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.findings import Findings
+from simhash.index.redis.operators.statistics import Statistics, statistics
+from simhash.index.redis.operators.takedowns import Found, take_down, under
+from simhash.index.redis.operators.walking import walk
+
+
+class Moment(NamedTuple):
+    """An index's counters and journals, read in one step; each journal with its mark, as it is stored."""
+
+    seq: int
+    documents: int
+    journals: Mapping[Partition, Mapping[bytes, bytes]]
+
+
+class Operations:
+    """See the module. All raise IndexFault.
+
+    Attributes:
+        layout: the bytes of records, journals and names.
+        generation: what the index says of itself.
+    """
+
+    def __init__(self, index: RedisIndex) -> None:
+        self._index = index
+        self._inside = index.inside
+        self._client = index.inside.client
+        self.layout: Layout = index.inside.layout
+        self.generation = index.inside.generation
+
+    def under(self, fingerprint: int | None, digest: str, urls: Collection[str]) -> list[Found]:
+        """The records under a fingerprint, or under a digest where there is none, that have one of these URLs."""
+        with translated():
+            return under(self._inside, fingerprint, digest, urls)
+
+    def take_down(self, found: Sequence[Found]) -> int:
+        """Remove these records with all that leads to them; how many were there."""
+        with translated():
+            return sum(take_down(self._inside, found))
+
+    def moment(self) -> Moment:
+        """The state of one moment."""
+        partitions = list(self._index.partitions())
+        with translated(), self._client.pipeline(transaction=True) as pipe:
+            pipe.hmget(self.layout.meta, "seq", "documents")
+            for partition in partitions:
+                pipe.hgetall(self.layout.journal(partition))
+            (seq, documents), *journals = pipe.execute()
+        return Moment(int(seq), int(documents), dict(zip(partitions, journals, strict=True)))
+
+    def records(self, last: int) -> Iterator[Found]:
+        """Every record in rising order of its number, up to `last`."""
+        with translated():
+            for part in walk(self._inside, last=last):
+                for entry in part.entries:
+                    if entry.damaged:
+                        raise IndexFault(
+                            f"record {entry.seq} cannot be read: `simhash-dedup index check` says what is damaged"
+                        )
+                    if entry.record and entry.seq <= last:
+                        yield Found(entry.fingerprint, entry.record)
+
+    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+        """All that is wrong with the index, and how much was looked at.
+
+        Args:
+            on_progress: is told now and then what was found so far.
+        """
+        with translated():
+            return check(self._inside, on_progress)
+
+    def statistics(self, sample: int, random: Random) -> Statistics:
+        """What the index is like, from `sample` buckets of each table, band and so on."""
+        with translated():
+            return statistics(self._inside, list(self._index.partitions()), sample, random)

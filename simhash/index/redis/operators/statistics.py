@@ -1,0 +1,239 @@
+"""What an index in Redis is like: how much of what, how full its buckets are, how old its records.
+
+Buckets are looked at one in so many, at random: memory and entries of all are an estimate unless all were looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from simhash.index.interface import Partition, Record
+from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.migration import Begun, begun
+from simhash.index.redis.operators.walking import Stretch, stretch, walk
+
+LARGEST = 5
+AT_ONCE = 500
+HASHES = ("records", "short", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A key, and how many entries it has."""
+
+    key: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Keys of one kind.
+
+    Attributes:
+        kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "gone", "journals"
+            or "meta".
+        keys, entries, bytes: of all of them, estimated where not all were looked at.
+        looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
+        largest: of those looked at, the ones with the most entries.
+    """
+
+    kind: str
+    keys: int
+    entries: int
+    bytes: int
+    looked_at: int
+    of: int
+    largest: tuple[Bucket, ...] = ()
+
+    @property
+    def skew(self) -> float:
+        """How many times the mean the largest bucket has."""
+        return self.largest[0].entries * self.keys / self.entries if self.largest and self.entries else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A partition's mark (None: none yet), and how many decisions are journalled above it."""
+
+    partition: Partition
+    mark: int | None
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server uses, and what it takes from its machine, in bytes: everything on it, not the index alone."""
+
+    address: str
+    used_bytes: int
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """See the module.
+
+    Attributes:
+        documents, numbers, removed: records stored; numbers given; records removed out of turn, ever.
+        oldest, newest: the first and last record in the log; None: there is none.
+        most_candidates: the most stored pages that one page was compared with.
+        crowded: records that do not stand in all their places, because one was full.
+        migration: one that was begun and is not ended.
+        servers: all primaries.
+    """
+
+    documents: int
+    numbers: int
+    removed: int
+    oldest: Record | None
+    newest: Record | None
+    most_candidates: int
+    crowded: int
+    migration: Begun | None
+    servers: tuple[Server, ...]
+    kinds: tuple[Kind, ...]
+    journals: tuple[Journal, ...]
+
+    @property
+    def server_bytes(self) -> int:
+        """What all primaries use."""
+        return sum(server.used_bytes for server in self.servers)
+
+    @property
+    def server_resident_bytes(self) -> int:
+        """What all primaries take from their machines."""
+        return sum(server.resident_bytes for server in self.servers)
+
+    @property
+    def server_skew(self) -> float:
+        """How many times the mean the fullest primary uses."""
+        return max(server.used_bytes for server in self.servers) * len(self.servers) / self.server_bytes
+
+
+Looker = Callable[[Sequence[str], str], Iterable[tuple[str, int, int]]]
+"""Gives the entries (by a command, such as "hlen") and the bytes of each key."""
+
+
+def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, random: Random) -> Statistics:
+    """Look at an index.
+
+    Args:
+        partitions: those that it has journals of.
+        sample: buckets to look at, for each table, band and so on.
+    """
+    begin = stretch(inside, 0, 1)
+    layout = inside.layout
+    most_candidates, crowded = inside.client.hmget(layout.meta, "most_candidates", "crowded")
+    starts = {
+        "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
+        "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
+        "records": [layout.records_start],
+        "short": [layout.digests_start],
+    }
+
+    def look(keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
+        return _looked_at(inside, keys, count)
+
+    def key(start: str, number: int) -> str:
+        return f"{start}{number:0{layout.digits}x}"
+
+    of = 1 << layout.spec.bucket_bits
+    kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
+    journals = [layout.journal(partition) for partition in partitions]
+    memory = inside.client.info("memory")
+    place = inside.client.connection_pool.connection_kwargs
+    address = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
+    return Statistics(
+        documents=begin.documents,
+        numbers=begin.seq,
+        removed=begin.removed,
+        oldest=_oldest(inside),
+        newest=_newest(inside, begin),
+        most_candidates=int(most_candidates or 0),
+        crowded=int(crowded or 0),
+        migration=begun(inside.client, layout),
+        servers=(server(address, memory),),
+        kinds=(
+            *kinds,
+            single("log", [layout.log], "llen", look),
+            single("gone", [layout.gone], "zcard", look),
+            single("journals", journals, "hlen", look),
+            single("meta", [layout.meta], "hlen", look),
+        ),
+        journals=tuple(_journals(inside, partitions)),
+    )
+
+
+def server(address: str, memory: Mapping[str, Any]) -> Server:
+    """What INFO memory says of a server."""
+    return Server(address, int(memory["used_memory"]), int(memory["used_memory_rss"]))
+
+
+def _oldest(inside: Inside) -> Record | None:
+    found = (entry.record for part in walk(inside) for entry in part.entries if entry.record)
+    return next(found, None)
+
+
+def _newest(inside: Inside, begin: Stretch) -> Record | None:
+    """The last record; the log's last entries may have none."""
+    for back in (1, 10, 100, 1000):
+        found = [entry.record for entry in stretch(inside, begin.seq - back + 1, back).entries if entry.record]
+        if found:
+            return found[-1]
+    return None
+
+
+def buckets(
+    kind: str,
+    starts: Sequence[str],
+    key: Callable[[str, int], str],
+    of: int,
+    sample: int,
+    random: Random,
+    look: Looker,
+) -> Kind:
+    """All buckets of one kind, from `sample` of the `of` of each start; `key` names one."""
+    chosen: Sequence[int] = range(of) if sample >= of else random.sample(range(of), sample)
+    keys = [key(start, number) for start in starts for number in chosen]
+    there = [found for found in look(keys, "hlen" if kind in HASHES else "zcard") if found[1]]
+    times = of / len(chosen)
+    largest = sorted((Bucket(key, entries) for key, entries, _ in there), key=lambda b: (-b.entries, b.key))[:LARGEST]
+    return Kind(
+        kind,
+        round(times * len(there)),
+        round(times * sum(entries for _, entries, _ in there)),
+        round(times * sum(size for _, _, size in there)),
+        len(keys),
+        of * len(starts),
+        tuple(largest),
+    )
+
+
+def _looked_at(inside: Inside, keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
+    """Of each key the entries and the bytes."""
+    for at in range(0, len(keys), AT_ONCE):
+        some = keys[at : at + AT_ONCE]
+        with inside.client.pipeline(transaction=False) as pipe:
+            for key in some:
+                getattr(pipe, count)(key)
+                pipe.memory_usage(key)
+            answers = pipe.execute()
+        for key, entries, size in zip(some, answers[::2], answers[1::2], strict=True):
+            yield key, entries, size or 0
+
+
+def single(kind: str, keys: Sequence[str], count: str, look: Looker) -> Kind:
+    """All keys of a kind that has few."""
+    there = [found for found in look(keys, count) if found[1]]
+    entries, size = sum(found[1] for found in there), sum(found[2] for found in there)
+    return Kind(kind, len(there), entries, size, len(keys), len(keys))
+
+
+def _journals(inside: Inside, partitions: Sequence[Partition]) -> Iterator[Journal]:
+    for partition in sorted(partitions):
+        key = inside.layout.journal(partition)
+        mark, fields = inside.client.hget(key, "mark"), inside.client.hlen(key)
+        yield Journal(partition, None if mark is None else int(mark), fields - (mark is not None))

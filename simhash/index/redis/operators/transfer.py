@@ -1,0 +1,224 @@
+"""An index out of Redis and into it: the rows of `rows`, read from a live index and stored in an empty one.
+
+Out: marks, journals and the last number are read in one step; then the records up to that number. So what a later page
+changed is not in the rows, and a page that the rows do not know is above their marks.
+
+In: the new index takes the generation of the old one. Until the last row it has a name for its generation that no
+worker knows, and each step leaves in it how far it came: an import that was ended goes on from there.
+
+Rows say nothing of tables: what was read from an index may be stored in one with others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from simhash.errors import DesignError, IndexMismatch
+from simhash.index.interface import FORMAT, IndexSpec, Partition, Relation
+from simhash.index.redis.faults import translated
+from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, possible_bucket_bits
+from simhash.index.redis.operators.filling import Loader, Store, record_row
+from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.server import check_server
+from simhash.index.redis.spec import fields_in, fields_of
+from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
+from simhash.tables import described
+
+_IMPORTING = "importing "
+
+
+# Out -----------------------------------------------------------------------------------------------------------------
+
+
+def exported(index: Operations) -> Iterator[AnyRow]:
+    """The rows of an index."""
+    seq, documents, journals = index.moment()
+    yield index_row(index.layout.spec, index.generation, seq, documents)
+    records = 0
+    for fingerprint, record in index.records(seq):
+        records += 1
+        yield record_row(index.layout, fingerprint, record)
+    rest = [row for partition in sorted(journals) for row in _journal_rows(partition, journals[partition])]
+    yield from rest
+    marks = sum(isinstance(row, MarkRow) for row in rest)
+    yield EndRow(records, marks, len(rest) - marks)
+
+
+def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> IndexRow:
+    """The first row of an index with that spec, in that state."""
+    rule = spec.relation
+    return IndexRow(
+        export=EXPORT_FORMAT,
+        format=FORMAT,
+        generation=generation,
+        profile=dict(spec.profile),
+        design=rule.design.describe(),
+        reach=rule.reach,
+        verifier_reach=rule.verifier_reach,
+        verifier_bits=rule.verifier_bits,
+        bands=rule.bands,
+        bucket_bits=spec.bucket_bits,
+        capacity=spec.capacity,
+        seq=seq,
+        documents=documents,
+    )
+
+
+def _journal_rows(partition: Partition, fields: Mapping[bytes, bytes]) -> Iterator[MarkRow | JournalRow]:
+    if b"mark" in fields:
+        yield MarkRow(*partition, int(fields[b"mark"]))
+    for field, value in sorted(fields.items()):
+        if len(field) == OFFSET_BYTES:
+            observation, answer = value[:OBSERVATION_BYTES], value[OBSERVATION_BYTES:]
+            yield JournalRow(*partition, int.from_bytes(field), observation.hex(), answer.hex())
+
+
+# In ------------------------------------------------------------------------------------------------------------------
+
+
+def spec_in(row: IndexRow) -> IndexSpec:
+    """What the rows behind this one are of.
+
+    Raises:
+        IndexMismatch: this program cannot read them, or they are of no index that can be.
+    """
+    for what, found, wanted in (("export", row.export, EXPORT_FORMAT), ("index", row.format, FORMAT)):
+        if found != wanted:
+            raise IndexMismatch(f"the rows are of {what} format {found}, this program reads {wanted}")
+    try:
+        design = described(row.design)
+        possible = possible_bucket_bits(design)
+    except DesignError as error:
+        raise IndexMismatch(f"the first row is of no index that can be: {error}") from error
+    if row.bucket_bits not in possible:
+        can = f"design {design.name} {possible[0]} to {possible[-1]}"
+        raise IndexMismatch(f"the first row has bucket_bits {row.bucket_bits}, {can}")
+    rule = Relation(design, row.reach, row.verifier_reach, row.verifier_bits, row.bands)
+    return IndexSpec(row.profile, rule, row.bucket_bits, row.capacity)
+
+
+def name_of_import(row: IndexRow) -> str:
+    """The generation that an index has while these rows are being stored in it."""
+    return f"{_IMPORTING}{hashlib.blake2b(encoded(row), digest_size=8).hexdigest()}"
+
+
+def resumes(name: str, stored: Mapping[str, str], head: IndexRow) -> bool:
+    """Whether a part of the rows behind `head` is in the index called `name`.
+
+    Args:
+        stored: what its meta holds; nothing: there is no such index.
+
+    Raises:
+        IndexMismatch: it holds something else.
+    """
+    if stored.get("generation") == name_of_import(head):
+        return True
+    if stored and (stored.get("seq") != "0" or stored["generation"] != head.generation):
+        raise IndexMismatch(f"index {name!r} {_what_is_there(stored, head)}")
+    return False
+
+
+def _what_is_there(stored: Mapping[str, str], head: IndexRow) -> str:
+    generation, documents = stored["generation"], stored.get("documents")
+    if generation.startswith(_IMPORTING):
+        return (
+            f"holds {documents} documents of another import or rebuild that was ended: give what that one was given "
+            "(file or topics, retention, profile, design, documents) and it goes on, or use another --index-name"
+        )
+    if generation == head.generation:
+        return (
+            f"is not empty: it is complete, with {documents} documents, perhaps by an import or a rebuild that was "
+            "ended after its last step; to make it once more, use another --index-name"
+        )
+    return (
+        f"was made for something else (generation {generation}, {documents} documents; the rows: {head.generation}): "
+        "use another --index-name"
+    )
+
+
+def opened_for_import(client: Any, name: str, head: IndexRow) -> Store:
+    """The index called `name`, empty or half imported, under the generation that it has meanwhile.
+
+    Args:
+        client: a connection; answers as bytes.
+
+    Raises:
+        IndexMismatch: it holds something else.
+        IndexMisconfigured: the server would drop keys.
+    """
+    layout, importing = Layout(name, spec_in(head)), name_of_import(head)
+    with translated():
+        check_server(client)
+        if not resumes(name, fields_in(client, layout.meta), head):
+            if next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None:
+                raise IndexMismatch(f"index {name!r} has journals: use another --index-name")
+            client.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": importing})
+        return Store(Inside(client, layout, importing))
+
+
+def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:
+    """Store all rows behind `head` in an index that is empty, or into which a part of them was stored before.
+
+    Args:
+        on_record: is told the seq of the last record stored, now and then.
+
+    Raises:
+        IndexMismatch: the rows are not all there, not in order, too many, or somebody else writes to the index.
+    """
+    loader, layout = Loader(store), Layout("", spec_in(head))
+    stored = store.stored
+    counts: Counter[type[AnyRow]] = Counter()
+    last = 0
+    coming = iter(rows)
+    for row in coming:
+        if isinstance(row, RecordRow):
+            if not last < row.seq <= head.seq:
+                raise IndexMismatch(f"record {row.seq} stands behind {last} of {head.seq}: the rows are not in order")
+            last = row.seq
+            _check_widths(row, layout)
+        if isinstance(row, EndRow):
+            if next(coming, None) is not None:
+                raise IndexMismatch(
+                    "rows stand behind the `end` row: are these two files in one? Import the first alone"
+                )
+            loader.flush()
+            if loader.last:
+                loader.skip_to(head.seq + 1)
+            else:  # no record at all
+                store.give_out(head.seq)
+            return _complete(row, counts)
+        if isinstance(row, IndexRow):
+            raise IndexMismatch("a second index begins in the middle of the rows")
+        counts[type(row)] += 1
+        if not isinstance(row, RecordRow):
+            loader.flush()
+            _set_position(store, row)
+        elif row.seq > stored and loader.add(row):  # an earlier run came as far as `stored`
+            on_record(row.seq)
+    raise IndexMismatch("the rows end without an `end` row: the file was cut off; export it again")
+
+
+def _set_position(store: Store, row: MarkRow | JournalRow) -> None:
+    partition = Partition(row.topic, row.partition)
+    if isinstance(row, MarkRow):
+        store.set_mark(partition, row.offset)
+    else:
+        store.set_journal(partition, row.offset, bytes.fromhex(row.observation + row.answer))
+
+
+def _check_widths(row: RecordRow, layout: Layout) -> None:
+    widths = ("fingerprint", row.fingerprint, layout.bits), ("verifier", row.verifier, 8 * layout.verifier_bytes)
+    for what, digits, bits in widths:
+        if digits is not None and int(digits, 16).bit_length() > bits:
+            raise IndexMismatch(f"record {row.seq}: its {what} has more than the {bits} bits of this index")
+
+
+def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:
+    found = EndRow(counts[RecordRow], counts[MarkRow], counts[JournalRow])
+    if found != row:
+        raise IndexMismatch(f"the rows are not all there: {found} of {row}")
+    return found
