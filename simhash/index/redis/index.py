@@ -43,11 +43,11 @@ from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import near
 from simhash.index.redis.server import check_server
 
-CALL_PAGES = 32
-"""Pages that go out with a call: 2 ms of the server at 60 us a page, where nobody is served meanwhile."""
-FIRST_PAGES = 8
+CALL_PAGES = 48
+"""Pages that go out with a call: 3 ms of the server at 60 us a page, where nobody is served meanwhile."""
+FIRST_PAGES = 12
 """Of a batch's first call, where more follow: while it is packed the server has nothing to do."""
-CALL_WORK = 1800
+CALL_WORK = 2400
 """Work after which the script leaves the rest of a call to the next one, about 3 ms: a page is 50, a candidate 1 to
 4."""
 EXPIRE_PER_PAGE = 2
@@ -256,7 +256,7 @@ class RedisIndex:
         waiting: deque[_Packed] = deque()
 
         def pack(pages: int) -> None:
-            for at in islice(coming, pages - len(waiting)):
+            for at in islice(coming, max(0, pages - len(waiting))):
                 entry = entries[at]
                 number = numbers[entry.position.partition] if entry.position else 0
                 waiting.append(_Packed(entry, self._layout.page(entry, number), known.answers[at]))

@@ -214,40 +214,37 @@ local NO_KEY = byte('-')   -- what the score of a band begins with when there is
 
 local function places_of(argument, at) return {unpack_struct(layout.places, argument, at)} end
 
-local function table_place(places, i) return places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1] end
-local function band_place(places, i) return places[BANDS + 2 * (i - 1)], places[BANDS + 2 * (i - 1) + 1] end
-local function has_band(places, i) return byte(places[BANDS + 2 * (i - 1) + 1]) ~= NO_KEY end
-
 -- The places that take no more, by number: tables first, then bands.
 local function full_places(places)
   local full = {}
-  for i = 1, #layout.prefixes do if is_full(table_place(places, i)) then full[i] = true end end
+  for i = 1, #layout.prefixes do
+    local at = TABLES + 2 * (i - 1)
+    if is_full(places[at], places[at + 1]) then full[i] = true end
+  end
   for i = 1, #layout.bands do
-    if has_band(places, i) and is_full(band_place(places, i)) then full[#layout.prefixes + i] = true end
+    local at = BANDS + 2 * (i - 1)
+    if byte(places[at + 1]) ~= NO_KEY and is_full(places[at], places[at + 1]) then full[#layout.prefixes + i] = true end
   end
   return full
 end
 
--- Put the members of a record where there is room; false, and none is there, when one of them is another record's.
+-- Put the members of a record where there is room; false, and none is there, when one of them is another record's, which
+-- has the same rest behind another score: a sorted set has each member once.
 local function add_members(places, suffix, full)
-  local keys, members = {}, {}
-  local function add(key, score, member)
-    keys[#keys + 1], members[#members + 1] = key, member
-    return call('ZADD', key, 'NX', score, member) == 1
-  end
-  local free = true
   for i = 1, #layout.prefixes do
-    local key, score = table_place(places, i)
-    free = free and (full[i] or add(key, score, places[MEMBERS + i] .. suffix))
+    local at = TABLES + 2 * (i - 1)
+    if not full[i] and call('ZADD', places[at], 'NX', places[at + 1], places[MEMBERS + i] .. suffix) == 0 then
+      for n = 1, i - 1 do call('ZREM', places[TABLES + 2 * (n - 1)], places[MEMBERS + n] .. suffix) end
+      return false
+    end
   end
   for i = 1, #layout.bands do
-    local key, score = band_place(places, i)
-    free = free and (full[#layout.prefixes + i] or not has_band(places, i) or add(key, score, places[1] .. suffix))
+    local at = BANDS + 2 * (i - 1)
+    if not full[#layout.prefixes + i] and byte(places[at + 1]) ~= NO_KEY then
+      call('ZADD', places[at], places[at + 1], places[1] .. suffix)
+    end
   end
-  if not free then
-    for n = 1, #keys - 1 do call('ZREM', keys[n], members[n]) end   -- the last one is the other's
-  end
-  return free
+  return true
 end
 
 local function note_crowded(places, body, full)
@@ -268,7 +265,7 @@ local function store(places, body, full)
   if suffix == '' then
     if call('HSETNX', places[RECORDS], places[1], record) == 0 then
       suffix = pack('>I6', seq)
-    elseif not add_members(places, '', full) then   -- a score apart: a sorted set has each member once
+    elseif not add_members(places, '', full) then
       call('HDEL', places[RECORDS], places[1])
       suffix = pack('>I6', seq)
     end
@@ -534,28 +531,28 @@ end
 
 -- An exact copy that does not stand everywhere.
 local function look_in_crowd(page)
-  if crowded_records == 0 then return end
   local noted = call('HGET', crowd_key(page.fingerprint), crowd_field(page.fingerprint, page.body))
   local name = noted and page.fingerprint .. sub(noted, 1, SEQ_BYTES)
   if name and not page.seen[name] then consider(name, page.places[RECORDS], 0, page) end
 end
 
 local function probe(page)
+  local places, full = page.places, page.full
   for i = 1, #layout.prefixes do
-    local key, score = table_place(page.places, i)
-    local found = met(key, score, page.full, i)
+    local key, score = places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1]
+    local found = met(key, score, full, i)
     if #found > 0 then compare(i, found, page) end
     if own_seq then return end
     if layout.radius > 0 then probe_flipped(i, key, score, page) end
   end
   for i = 1, #layout.bands do
-    if has_band(page.places, i) then
-      local key, score = band_place(page.places, i)
-      local found = met(key, score, page.full, #layout.prefixes + i)
+    local at = BANDS + 2 * (i - 1)
+    if byte(places[at + 1]) ~= NO_KEY then
+      local found = met(places[at], places[at + 1], full, #layout.prefixes + i)
       if #found > 0 then compare_band(found, page) end
     end
   end
-  look_in_crowd(page)
+  if crowded_records > 0 then look_in_crowd(page) end
 end
 
 local function verdict()
@@ -594,9 +591,8 @@ end
 local function judge_decided(page)
   if page.kind == 'f' then
     open_places(page)
-    local key, score = table_place(page.places, 1)
-    compare(1, met(key, score), page)
-    look_in_crowd(page)
+    compare(1, met(page.places[TABLES], page.places[TABLES + 1]), page)
+    if crowded_records > 0 then look_in_crowd(page) end
   else
     local record = call('HGET', sub(page.argument, page.at + DIGEST_BYTES), sub(page.argument, page.at, page.at + DIGEST_BYTES - 1))
     if record and is_live(record) then consider_record(record, 0, page) end
