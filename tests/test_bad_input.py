@@ -265,7 +265,7 @@ def test_a_page_that_hangs_or_kills_its_child_is_a_dead_letter_and_the_others_ar
     hanging, dying = made.committed(made.dead_letter_topic)
     assert (hanging.key, hanging.value, hanging.headers[:3]) == (KEY, b"hang", HEADERS)
     assert reason(hanging) == ("extract", "TimeoutError", "took longer than page_deadline = 2 s, twice")
-    assert reason(dying)[:2] == ("extract", "ProcessExpired")
+    assert reason(dying)[:2] == ("extract", "ChildLost")
 
 
 def reason(row):

@@ -3,6 +3,7 @@
     WorkerError
     ├── SettingsError       a setting is wrong (exit 2)
     ├── InputError          an input file cannot be read (exit 3)
+    ├── ChildrenFail        the processes that fingerprint pages do not start (exit 1)
     ├── BrokerError         Kafka refuses or is set up wrongly (exit 4)
     │   ├── BrokerUnreachable   nobody answers there (`retriable`; exit 7)
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
@@ -32,6 +33,10 @@ class InputError(WorkerError):
     """An input file cannot be read as what it claims to be."""
 
     exit_code = 3
+
+
+class ChildrenFail(WorkerError):
+    """The processes that fingerprint pages end before they are ready, again and again."""
 
 
 class BrokerError(WorkerError):
