@@ -106,24 +106,27 @@ def _standard_input(line_limit: int, spool: bool) -> Input:
                 yield from _lines(decompressed(stream), topic, line_limit)
 
         return Input("-", None, records, lambda: stream.count)
-    # Closed, and gone, when the last of its records is read.
-    kept = tempfile.NamedTemporaryFile(prefix="simhash-dedup-", suffix=".stdin")  # noqa: SIM115
-    with _reading(kept.name):
+    with _reading("standard input"):
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 - without a name, so gone with the process however that ends
         shutil.copyfileobj(stream, kept, CHUNK_BYTES)
         kept.flush()
-    # The temporary name must not be part of the digest: the same input is the same input.
-    return _jsonl(Path(kept.name), line_limit, named="-", keep=kept)
+        again = _Counted(io.FileIO(os.dup(kept.fileno())))
+    return _jsonl_in(again, "-", "-", kept.tell(), line_limit)
 
 
-def _jsonl(path: Path, line_limit: int, named: str | None = None, keep: object = None) -> Input:
-    stream = _Counted(_opened(path))
+def _jsonl(path: Path, line_limit: int) -> Input:
+    return _jsonl_in(_Counted(_opened(path)), str(path), os.path.abspath(path), path.stat().st_size, line_limit)
+
+
+def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: int) -> Input:
+    """A file that can be read twice: to name it by its content, and for its records."""
 
     def records() -> Iterator[Record]:
-        with _reading(path, keep):
-            topic = _topic(named or os.path.abspath(path), _digest(path))
-            yield from _lines(decompressed(stream, _promised(path)), topic, line_limit)
+        with _reading(name):
+            topic = _topic(place, stream.digest())
+            yield from _lines(decompressed(stream, _promised(Path(name))), topic, line_limit)
 
-    return Input(named or str(path), path.stat().st_size, records, lambda: stream.count)
+    return Input(name, size, records, lambda: stream.count)
 
 
 def _warc(path: Path, largest_page: int) -> Input:
@@ -131,7 +134,7 @@ def _warc(path: Path, largest_page: int) -> Input:
 
     def records() -> Iterator[Record]:
         with _reading(path):
-            topic = _topic(os.path.abspath(path), _digest(path))
+            topic = _topic(os.path.abspath(path), stream.digest())
             content = decompressed(stream, _promised(path))
             for number, record in enumerate(warc_records(content, largest_page + MAX_HEAD_BYTES)):
                 found = _in_warc(record, Source(topic, 0, number, None), largest_page)
@@ -227,8 +230,8 @@ def _promised(path: Path) -> bytes:
 
 
 @contextmanager
-def _reading(name: object, keep: object = None) -> Iterator[None]:
-    """Say of which file a read failed; `keep` lives as long."""
+def _reading(name: object) -> Iterator[None]:
+    """Say of which file a read failed."""
     try:
         yield
     except (*compression.ERRORS, InputError) as error:
@@ -238,14 +241,6 @@ def _reading(name: object, keep: object = None) -> Iterator[None]:
 def _opened(path: Path) -> io.FileIO:
     with _reading(path):
         return io.FileIO(path)
-
-
-def _digest(path: Path) -> bytes:
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.digest()
 
 
 def _topic(path: str, content: bytes) -> str:
@@ -262,6 +257,15 @@ class _Counted(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def digest(self) -> bytes:
+        """Of all that is in it; for a file that can be read again, and before it is read."""
+        digest = xxhash.xxh3_128()
+        self._stream.seek(0)
+        while chunk := self._stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+        self._stream.seek(0)
+        return digest.digest()
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         read = self._stream.readinto(buffer) or 0
