@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from simhash import native, one_pass
+from simhash import native
 from simhash.errors import ProfileError
 from simhash.features import (
     FOLDED,
@@ -149,13 +149,7 @@ class Profile:
         return self.signature_in_numpy(text, raw)
 
     def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
-        """The same without the native kernel."""
-        if self._kernel_recipe and (read := one_pass.read(self._kernel_recipe, text)):
-            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
-        return self._signature_by_parts(text, raw)
-
-    def _signature_by_parts(self, text: str, raw: bytes) -> Signature:
-        """The same of any recipe, and of a text of any length."""
+        """The same without the native kernel, of any recipe."""
         reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
         for part in normalised_parts(text):
             reading.add(part)
