@@ -19,6 +19,7 @@ must not take away the children from under it. They end when it closes them, or 
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -50,6 +51,7 @@ END_SECONDS = 1.0
 HANDED_OUT_MOST = 5
 """A task that so many children did not live to begin is what ends them: they read it before they can say so."""
 MOST_TICK_SECONDS = 0.2
+_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import worker.children; worker.children.serve()"
 _READY, _BEGUN, _DONE, _NO_MEMORY = range(4)
 _ENDED_BY_PARENT = 0
 
@@ -71,15 +73,14 @@ class _Child:
     def __init__(self) -> None:
         tasks, self._tasks = _pipe()
         self._answers, answers = _pipe()
-        places = os.pathsep.join(place or os.getcwd() for place in sys.path)
+        places = [place or os.getcwd() for place in sys.path]
         self.overdue = False
         self.deadline: float | None = time.monotonic() + START_SECONDS
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "worker.children"],
+                [sys.executable, "-P", "-c", _CHILD, json.dumps(places)],
                 stdin=tasks.fileno(),
                 stdout=answers.fileno(),
-                env=os.environ | {"PYTHONPATH": places, "PYTHONSAFEPATH": "1"},
             )
         except OSError:
             self._close_pipes()
@@ -282,7 +283,7 @@ def _settle(future: Future[Any], kind: int, value: object) -> None:
         future.set_result(value)
 
 
-def _serve() -> None:
+def serve() -> None:
     """The child: work off what comes on standard input, answer on what was standard output."""
     answers = Connection(os.dup(1), readable=False)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints is no answer
@@ -312,7 +313,3 @@ def _read(tasks: Connection, come: SimpleQueue[bytes]) -> None:
         while True:
             come.put(tasks.recv_bytes())
     os._exit(_ENDED_BY_PARENT)
-
-
-if __name__ == "__main__":
-    _serve()
