@@ -23,11 +23,12 @@ from simhash.tables import design
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.errors import InputError
-from worker.files import Bench, Outputs, Places, Summary, run_files
+from worker.files import Bench, Outputs, Places, run_files
 from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.inputs import open_input
 from worker.judge import Recipe
 from worker.page import Limits
+from worker.summary import Summary
 from worker.verdict import Match, SourceFields, Verdict
 
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)

@@ -54,26 +54,60 @@ class Input:
     skipped: int = 0
 
 
-def open_input(name: str, largest_page: int, spool: bool) -> Input:
+def open_inputs(names: Sequence[str], largest_page: int, spool: bool) -> tuple[list[Input], list[str]]:
+    """The inputs of these names, each file once; and the names of what was given again, directly or in a directory.
+
+    A file that is read again would be a replay of itself: its pages would get the verdicts that they have.
+
+    Raises:
+        InputError: as `open_input`.
+    """
+    taken = _Taken()
+    inputs = [open_input(name, largest_page, spool, taken) for name in names if name != "-" or taken.first(name)]
+    return inputs, taken.again
+
+
+class _Taken:
+    """Which files are inputs by now."""
+
+    def __init__(self) -> None:
+        self.again: list[str] = []
+        self._paths: set[str] = set()
+
+    def first(self, name: str) -> bool:
+        """Whether this file was not given before, under whatever name."""
+        path = name if name == "-" else os.path.realpath(name)
+        if path in self._paths:
+            self.again.append(name)
+            return False
+        self._paths.add(path)
+        return True
+
+
+def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None = None) -> Input:
     """The input called `name`: a path, or "-" for standard input.
 
     Args:
         largest_page: what is longer than a page of so many bytes can need is refused without being kept in memory.
         spool: copy standard input to a temporary file first, so that its content can name its records; needed when
             the index outlives the run.
+        taken: the files of other inputs, which are left out of this one.
 
     Raises:
         InputError: there is no such input, or it is of no kind that is known.
     """
     if name == "-":
         return _standard_input(largest_record(largest_page), spool)
+    taken = taken or _Taken()
     path = Path(name)
     if path.is_dir():
-        return _directory(path, largest_page)
+        return _directory(path, largest_page, taken)
     if not path.exists():
         raise InputError(f"{name}: no such file or directory")
     if not path.is_file():
         raise InputError(f"{name} is no regular file: pipe it into standard input (-)")
+    if not taken.first(name):
+        return _pages(name, [], largest_page)
     if path.suffix.lower() in HTML_SUFFIXES:
         return _pages(name, [path], largest_page)
     if path.name.lower().endswith(WARC_SUFFIXES):
@@ -155,12 +189,12 @@ def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | 
     return None if page is None else RawRecord(source, None, page.raw, page)
 
 
-def _directory(path: Path, largest_page: int) -> Input:
+def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
     with _reading(path):
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
     if not files:
         raise InputError(f"{path}: no file in this directory ends in {', '.join(HTML_SUFFIXES)}")
-    return _pages(str(path), files, largest_page)
+    return _pages(str(path), [file for file in files if taken.first(str(file))], largest_page)
 
 
 def _pages(name: str, files: Sequence[Path], largest_page: int) -> Input:

@@ -23,8 +23,8 @@ from simhash.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing
 from worker.batch.sources import Slice
-from worker.files import Summary
 from worker.judge import Prepared, verdict_of
+from worker.summary import Summary
 from worker.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
