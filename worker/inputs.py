@@ -30,7 +30,7 @@ from worker.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 
 Record = RawRecord | Rejected
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-WARC_SUFFIXES = (".warc", ".warc.gz")
+WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
 CHUNK_BYTES = 1 << 20
