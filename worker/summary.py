@@ -65,9 +65,12 @@ class Summary:
             self._exemplify(verdict)
 
     def reject(self, stage: str, message: str) -> None:
-        """Add a rejected record; messages that differ in numbers alone are one reason."""
+        """Add a rejected record."""
         self.rejected += 1
-        said = f"{stage}: {message}"
+        self.explain(f"{stage}: {message}")
+
+    def explain(self, said: str) -> None:
+        """Add a reason; those that differ in numbers alone are one."""
         kind = _NUMBER.sub("#", said)
         if kind not in self.kinds and len(self.kinds) == MOST_KINDS:
             kind = said = OTHER
