@@ -340,9 +340,7 @@ def test_inputs_that_are_none_are_refused_before_spark_starts(tmp_path):
         with pytest.raises(InputError, match=message):
             asked(*names)
     bare = written(tmp_path / "b.jsonl", [b'{"fingerprint":"00000000000000ff","url":"http://x/"}'])
-    with pytest.raises(
-        InputError, match=r"b\.jsonl: fingerprints as lines of JSON are not read: write"
-    ):
+    with pytest.raises(InputError, match=r"b\.jsonl: fingerprints as lines of JSON are not read: write"):
         asked(bare)
     (tmp_path / "in").mkdir()
     inside = written(tmp_path / "in" / "c.jsonl", PAGES)
