@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -184,6 +185,31 @@ def test_verdicts_appear_while_the_input_is_still_open():
     process.stdin.close()
     assert process.stdout.read() == b""
     assert process.wait(30) == 0
+
+
+def test_a_run_whose_children_are_killed_idle_and_at_work_judges_every_page_once(tmp_path):
+    process = started(
+        "file", "-", "--out", "-", "-q", "--processes", "2", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    told = []
+    for begin in range(0, len(PAGES), 100):
+        process.stdin.write(b"\n".join(PAGES[begin : begin + 100]) + b"\n")
+        process.stdin.flush()
+        if begin % 200:  # at work; else idle, for all of the last hundred are judged
+            kill_children(process.pid)
+        told += [json.loads(process.stdout.readline())["url"] for _ in range(100)]
+        kill_children(process.pid)
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert told == [json.loads(page)["url"] for page in PAGES]
+
+
+def kill_children(pid):
+    """Those that fingerprint."""
+    for child in descendants(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if b"worker.children" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

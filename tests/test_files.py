@@ -168,6 +168,14 @@ def test_a_stopped_run_says_that_it_is_not_complete(bench, places, tmp_path):
     assert json.loads(places.summary.read_bytes())["complete"] is False
 
 
+def test_all_records_that_are_no_pages_are_counted_as_skipped_those_at_the_end_too(bench, places, tmp_path):
+    path = tmp_path / "a.warc"
+    image = record(http(b"GIF89a", {"Content-Type": "image/gif"}))
+    path.write_bytes(image + record(http()) + 300 * image)
+    summary = run(bench, places, path)
+    assert (summary.pages, summary.skipped, json.loads(places.summary.read_bytes())["skipped"]) == (1, 301, 301)
+
+
 def test_a_long_rejected_record_is_named_by_its_digest(bench, places, tmp_path):
     run(bench, places, written(tmp_path / "a.jsonl", [b"x" * (2 << 20)]))
     (rejected,) = lines(places.rejected)
