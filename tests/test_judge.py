@@ -84,6 +84,20 @@ def test_a_page_with_many_nul_is_refused_naming_how_many(name):
     assert (found.stage, found.message) == ("decode", said)
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "shift_jis", "windows-1252"])
+def test_some_nul_in_the_bytes_of_a_page_is_dropped_whatever_its_charset(charset):
+    text = {"shift_jis": "日本語のページです。" * 9, "utf-8": LONG + "é", "windows-1252": LONG + "déjà vu à Göttingen"}[
+        charset
+    ]
+    raw = text.encode(charset)
+    cut = len(text) // 2
+    nuls = b"\0" * (len(text) // 25)
+    broken = text[:cut].encode(charset) + nuls + text[cut:].encode(charset)
+    pages = [Page("http://x/", content, True, charset) for content in (raw, broken)]
+    found = [prepare(RawRecord(Source("p", 0, 1, None), None, b"", page), RECIPE) for page in pages]
+    assert found[0].signature == found[1].signature
+
+
 def test_many_nul_in_the_bytes_of_a_page_are_refused_too():
     raw = Page("http://x/", b"<p>a text" + b"\0" * 7, is_html=True)
     assert prepare(RawRecord(Source("p", 0, 1, None), None, b"", raw), RECIPE).stage == "decode"

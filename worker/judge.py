@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simhash.charset import MAX_NUL_SHARE
 from simhash.charset import decode as decode_charset
 from simhash.errors import PageError
 from simhash.extract import extract_text
@@ -22,10 +23,6 @@ from simhash.sketch import BAND_BITS
 from worker.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records import Page, RawRecord, Source
 from worker.verdict import Match, Verdict, hexadecimal, source_fields
-
-MOST_NULS = 0.05
-"""Share of the characters. 67 of 34,240 pages of a crawl held some NUL, mostly one, news among them; what is no text
-(UTF-16 taken for something else, an image) holds far more."""
 
 
 class Recipe(NamedTuple):
@@ -126,9 +123,9 @@ def characters_of(page: Page) -> str:
     characters = content if isinstance(content, str) else decode_charset(content, page.charset).text
     if not (nuls := characters.count("\0")):
         return characters
-    if nuls > MOST_NULS * len(characters):
+    if nuls > MAX_NUL_SHARE * len(characters):
         share = f"{nuls:,} of {len(characters):,} characters are NUL, U+0000"
-        raise PageError("decode", f"{share}, more than {MOST_NULS:.0%}: the page is no text")
+        raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
     return characters.replace("\0", "")
 
 
