@@ -21,7 +21,7 @@ help: ## list the targets
 
 demo: $(STAMP) ## judge the bundled sample with an embedded Redis; nothing to start
 	@mkdir -p $(OUT)
-	$(BIN)/python -m worker file samples/pages.jsonl.zst --out $(OUT)/verdicts.jsonl
+	$(BIN)/python -m worker file samples/pages.jsonl.zst --out $(OUT)/verdicts.jsonl --force
 
 stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst

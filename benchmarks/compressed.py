@@ -25,7 +25,6 @@ from simhash.compressed import TableSet
 from simhash.compressed import keys as arrays
 from simhash.compressed.blocks import BlockCode, gap_counts
 from simhash.compressed.huffman import canonical, code_lengths
-from simhash.compressed.packing import packed
 from simhash.compressed.tables import BLOCK_KEYS
 
 NAME = "compressed"
@@ -151,13 +150,11 @@ def elias_fano(ordered: Numbers) -> int:
     """
     count = len(ordered)
     low = max(0, math.floor(math.log2(2**BITS / count)))
-    lengths = np.full(count, low)
-    size = -(-count * low // 8)
-    lower = packed(ordered & np.uint64((1 << low) - 1), lengths, low * np.arange(count), size)
+    lower = -(-count * low // 8)
     ones = (ordered >> np.uint64(low)).astype(np.int64) + np.arange(count)
     upper = np.zeros(int(ones[-1]) // 8 + 1, np.uint8)
     np.bitwise_or.at(upper, ones >> 3, (1 << (ones & 7)).astype(np.uint8))
-    return len(lower) + len(upper)
+    return lower + len(upper)
 
 
 def _zstandard(ordered: Numbers) -> int:

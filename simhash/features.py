@@ -153,20 +153,20 @@ class PairHashes:
 
     def rest(self) -> NDArray[np.uint64]:
         """The features of the last tokens; nothing is added after."""
-        return self._features(self._waiting, END) if len(self._waiting.hashes) else self._waiting.hashes
+        return self._features(self._waiting, _END) if len(self._waiting.hashes) else self._waiting.hashes
 
     def _features(self, tokens: Tokens, following: Tokens) -> NDArray[np.uint64]:
-        features = mix64(pair_sums(tokens, following, self._led))
+        features = mix64(_pair_sums(tokens, following, self._led))
         self._led = bool(tokens.unspaced[-1])
         return features
 
 
 _NO_TOKENS = Tokens(np.empty(0, dtype=np.uint64), np.empty(0, dtype=bool))
-END = Tokens(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=bool))
+_END = Tokens(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=bool))
 """A token of a spaced script: it makes no pair with the one before."""
 
 
-def pair_sums(tokens: Tokens, following: Tokens = END, led: bool = False) -> NDArray[np.uint64]:
+def _pair_sums(tokens: Tokens, following: Tokens, led: bool) -> NDArray[np.uint64]:
     """One feature for each token, without those that only end a pair; before `mix64`.
 
     Args:

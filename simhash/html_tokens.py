@@ -46,7 +46,14 @@ TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
+_ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
+_SEPARATORS = "\t\n\f\r /"
+
+
+def attribute_names(attributes: str) -> list[str]:
+    """The names of a tag's attributes, each as often as it stands there."""
+    # What separates at the end goes before: the search would begin again at each of these, and look at all behind it.
+    return _ATTRIBUTE_NAME.findall(attributes.rstrip(_SEPARATORS))
 
 
 def tokens(html: str, most: int) -> Iterator[list[tuple[str, ...]]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from simhash.errors import PageError
-from simhash.html_tokens import ATTRIBUTE_NAME, TOKEN, tokens
+from simhash.html_tokens import TOKEN, attribute_names, tokens
 from simhash.open_elements import FOREIGN, FORMATTING, NOT_NESTING, SINGLE, OpenElements
 
 
@@ -142,7 +142,7 @@ def _check_attributes(markup: _Markup, limits: MarkupLimits) -> None:
         return  # an attribute has two characters at least, so these are few enough
     pairs, gathered = 0, {"html": 0, "body": 0}
     for token, (label, text) in enumerate(zip(markup.labels, markup.attributes, strict=True)):
-        count = len(ATTRIBUTE_NAME.findall(text))
+        count = len(attribute_names(text))
         if (name := label.lstrip("=")) in gathered:
             pairs -= gathered[name] ** 2
             count = gathered[name] = gathered[name] + count
@@ -161,7 +161,7 @@ def _check_names(markup: _Markup, limits: MarkupLimits) -> None:
         seen.add("<" + label.lstrip("/="))
         if text in texts:
             texts.remove(text)
-            seen.update(map(str.lower, ATTRIBUTE_NAME.findall(text)))
+            seen.update(map(str.lower, attribute_names(text)))
         if len(seen) > limits.names:
             raise markup.refusal(token, "names", limits.names, len(seen), "different names of tags and attributes")
 
@@ -175,7 +175,7 @@ def _check_memory(markup: _Markup, limits: MarkupLimits) -> None:
     most = limits.memory - _COPIES_OF_TEXT * sys.getsizeof(html) - nodes
     if sum(map(len, markup.attributes)) // 2 * _ATTRIBUTE_BYTES <= most:
         return  # an attribute has two characters at least, so these are few enough
-    attributes = sum(len(ATTRIBUTE_NAME.findall(text)) * count for text, count in Counter(markup.attributes).items())
+    attributes = sum(len(attribute_names(text)) * count for text, count in Counter(markup.attributes).items())
     if attributes * _ATTRIBUTE_BYTES > most:
         found = limits.memory - most + attributes * _ATTRIBUTE_BYTES
         what = f"bytes for {elements} elements, {texts} texts and {attributes} attributes,"

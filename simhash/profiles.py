@@ -1,7 +1,9 @@
 """Profiles: the full recipe from a page's text to its signature, as data, under a short name and a version.
 
 An index stores the recipe of its profile; equal recipes give equal signatures, on any machine. Changing
-anything in a recipe means a new version. Nothing here depends on anything but the arguments.
+anything in a recipe means a new version. Nothing here depends on anything but the arguments, and on the tables of
+Unicode that Python brings, which decide forms and kinds of characters (3.11 and 3.14 differ in 4,670): their version is
+part of a recipe. One that names none has that of Python 3.11, which made all fingerprints before it was named.
 
 What the features of a text are is said in `features`, `keywords` and `shingles`; how they become bits in
 `fingerprint`.
@@ -9,6 +11,7 @@ What the features of a text are is said in `features`, `keywords` and `shingles`
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -18,7 +21,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from simhash import native, one_pass
+from simhash import native
 from simhash.errors import ProfileError
 from simhash.features import (
     FOLDED,
@@ -39,6 +42,8 @@ from simhash.sketch import MinHashSketch
 from simhash.tally import GramMinima, GramSet, HashCounts, TextDigest
 
 SHINGLE_VERIFIER_BITS = 64
+UNNAMED_UNICODE = "14.0.0"
+"""Of recipes that name no version of Unicode: Python 3.11's."""
 
 Scheme = TokenPairs | ScriptRuns | Words | CharacterGrams | Keywords
 Weighting = Literal["one", "count", "score"]
@@ -149,13 +154,7 @@ class Profile:
         return self.signature_in_numpy(text, raw)
 
     def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
-        """The same without the native kernel."""
-        if self._kernel_recipe and (read := one_pass.read(self._kernel_recipe, text)):
-            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
-        return self._signature_by_parts(text, raw)
-
-    def _signature_by_parts(self, text: str, raw: bytes) -> Signature:
-        """The same of any recipe, and of a text of any length."""
+        """The same without the native kernel, of any recipe."""
         reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
         for part in normalised_parts(text):
             reading.add(part)
@@ -194,7 +193,9 @@ class Profile:
     def recipe(self) -> dict[str, object]:
         """Everything that decides a signature, for JSON; equal recipes are the same profile."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name}
+        unicode = unicodedata.unidata_version
+        named = {} if unicode == UNNAMED_UNICODE else {"unicode": unicode}
+        return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name} | named
 
     @cached_property
     def _kernel_recipe(self) -> native.Recipe | None:

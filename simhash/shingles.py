@@ -76,13 +76,7 @@ def gram_hashes(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     >>> [hex(g) for g in gram_hashes(np.array([1, 2, 3], dtype=np.uint64), 2).tolist()]
     ['0xc4e432f6777e9d5a', '0x1be0d642b0063c52']
     """
-    return mix64(gram_sums(tokens, n)) if len(tokens) else tokens
-
-
-def gram_sums(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """The same before `mix64`; of one token and more."""
-    sums: NDArray[np.uint64] = np.correlate(tokens, MULTIPLIERS[: min(n, len(tokens))])
-    return sums
+    return mix64(np.correlate(tokens, MULTIPLIERS[: min(n, len(tokens))])) if len(tokens) else tokens
 
 
 def distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -107,14 +101,10 @@ class Tokens:
 def tokens_of(piece: Piece) -> Tokens:
     """Hash the tokens of a piece. The first character of a token decides for its script."""
     if piece.text.isascii():
-        return tokens_of_runs(piece.text.encode().translate(ascii_runs()))
-    return tokens_of_characters(piece.code_points, piece.kinds, piece.present)
-
-
-def tokens_of_characters(code_points: NDArray[np.uint32], kinds: NDArray[np.uint8], present: int) -> Tokens:
-    """The same of characters with their kinds, shapes (n,); `present` are these kinds or-ed together."""
+        return _tokens_of_runs(piece.text.encode().translate(_ascii_runs()))
+    code_points, kinds, present = piece.code_points, piece.kinds, piece.present
     if not present & _UNSPACED:
-        return tokens_of_runs(_utf8_where((kinds & _RUN) != 0, code_points))
+        return _tokens_of_runs(_utf8_where((kinds & _RUN) != 0, code_points))
     begins = (kinds & _SINGLE) != 0
     if not present & _RUN:
         starts = begins.nonzero()[0]
@@ -131,7 +121,7 @@ def tokens_of_characters(code_points: NDArray[np.uint32], kinds: NDArray[np.uint
     return Tokens(hashes, (first & _UNSPACED) != 0)
 
 
-def tokens_of_runs(runs: bytes) -> Tokens:
+def _tokens_of_runs(runs: bytes) -> Tokens:
     """Tokens of scripts with spaces between words: UTF-8 with white space between them."""
     hashes = _hashes_of_runs(runs)
     return Tokens(hashes, np.zeros(len(hashes), dtype=bool))
@@ -152,7 +142,7 @@ def _utf8_where(kept: NDArray[np.bool_], code_points: NDArray[np.uint32]) -> byt
 
 
 @cache
-def ascii_runs() -> bytes:
+def _ascii_runs() -> bytes:
     """For `bytes.translate`: letters and digits as they are, a space for every other byte."""
     kinds = kinds_table()[:256]
     return bytes(code if code < 128 and kinds[code] & _RUN else ord(" ") for code in range(256))

@@ -17,6 +17,7 @@ from worker.batch.job import run_batch, scratch_in
 from worker.batch.launch import batch_of
 from worker.batch.request import Request, Watch
 from worker.cli.main import commands
+from worker.errors import TooFewJudged
 from worker.settings import load
 
 FINGERPRINTS = 3000
@@ -37,7 +38,7 @@ def run(engine, directory, new, existing=(), out="out", watch=None, **options):
 def file_mode(out, *inputs):
     """Judge with `simhash-dedup file`; the bytes of its verdicts."""
     done = CliRunner().invoke(commands, ["file", *map(str, inputs), "--out", str(out), "-q", "--processes", "1"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0 or isinstance(done.exception, TooFewJudged), done.output
     return out.read_bytes()
 
 

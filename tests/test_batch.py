@@ -24,7 +24,7 @@ from worker.batch import job
 from worker.batch.engine import Stopped, TaskFailed
 from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
-from worker.errors import InputError, SettingsError
+from worker.errors import InputError, SettingsError, TooFewJudged
 from worker.settings import load
 from worker.stores import configured_profile
 
@@ -157,6 +157,27 @@ def test_every_record_has_a_verdict_or_a_rejection_as_in_file_mode(batch, tmp_pa
     assert (tmp_path / "out" / "rejected.jsonl").read_bytes() == (tmp_path / "file.rejected.jsonl").read_bytes()
     assert (summary.pages, summary.rejected, summary.skipped, summary.complete) == (304, 3, 1, True)
     assert base64.b64decode(lines(tmp_path / "out" / "rejected.jsonl")[0]["value_base64"]) == b"junk\n"
+
+
+def test_existing_records_that_cannot_be_read_are_counted_reported_and_bounded(batch, tmp_path):
+    new = written(tmp_path / "new.jsonl", PAGES[:20])
+    old = written(tmp_path / "old.jsonl", [*PAGES[10:30], *REJECTED[:2], b"junk"])
+    summary = batch(new, existing=[old], max_rejected=3)
+    assert (summary.existing, summary.existing_rejected, summary.rejected) == (20, 3, 0)
+    assert summary.duplicates_of_existing >= 10
+    told = lines(tmp_path / "out" / "rejected.jsonl")
+    assert [(row["input"], row["record"]) for row in told] == [(str(old), 20), (str(old), 21), (str(old), 22)]
+    assert summary.reasons()[0].example.startswith(f"existing, {old}: decode: not JSON")
+    with pytest.raises(TooFewJudged, match="3 existing records cannot be read, more than 2, mostly: existing, "):
+        batch(new, existing=[old], out="strict", max_rejected=2)
+    assert os.listdir(tmp_path / "strict") == []
+
+
+def test_existing_records_of_which_none_can_be_read_are_an_error(batch, tmp_path):
+    new = written(tmp_path / "new.jsonl", PAGES[:20])
+    old = written(tmp_path / "old.jsonl", [b'{"page":"http://x/"}'] * 5)
+    with pytest.raises(TooFewJudged, match="5 existing records cannot be read, all of them, mostly: existing, "):
+        batch(new, existing=[old])
 
 
 @pytest.mark.parametrize("values", [[], [b'{"url":"http://a/","text":"short"}'] * 3])
@@ -318,6 +339,17 @@ def test_inputs_that_are_none_are_refused_before_spark_starts(tmp_path):
     for names, message in (((tmp_path / "none",), "no such file"), (("-",), "reads files"), ((page, page), "twice")):
         with pytest.raises(InputError, match=message):
             asked(*names)
+    bare = written(tmp_path / "b.jsonl", [b'{"fingerprint":"00000000000000ff","url":"http://x/"}'])
+    with pytest.raises(InputError, match=r"b\.jsonl: fingerprints as lines of JSON are not read: write"):
+        asked(bare)
+    (tmp_path / "in").mkdir()
+    inside = written(tmp_path / "in" / "c.jsonl", PAGES)
+    (tmp_path / "in" / "d.html").write_text("<p>x")
+    with pytest.raises(InputError, match="is given twice"):
+        asked(tmp_path / "in", inside)
+    inside.unlink()
+    with pytest.raises(InputError, match="is given twice"):
+        asked(tmp_path / "in" / "d.html", tmp_path / "in")
     with pytest.raises(SettingsError, match="design: 4 guarantees 3 bits, not --k 5"):
         asked(page, k=5, settings={"design": "4"})
 

@@ -3,11 +3,13 @@
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -27,7 +29,7 @@ from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
 from worker.embedded import embedded_redis
-from worker.files import Summary
+from worker.summary import Summary
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(400, Random(3)))]
 SECRET = "sesame"
@@ -163,7 +165,7 @@ def test_the_summary_is_shown_and_quiet_shows_nothing(pages, tmp_path):
     done = run("file", pages, "--out", tmp_path / "out", "--unique-out", tmp_path / "unique")
     for word in ("unique", "duplicates, near", "bits apart", "pages/s", "verdicts:", "unique pages:"):
         assert word in done.stderr
-    assert run("file", pages, "--out", tmp_path / "out", "--quiet").stderr == ""
+    assert run("file", pages, "--out", tmp_path / "out", "--quiet", "--force").stderr == ""
 
 
 def test_progress_is_told_line_by_line_where_there_is_no_terminal(monkeypatch):
@@ -183,6 +185,31 @@ def test_verdicts_appear_while_the_input_is_still_open():
     process.stdin.close()
     assert process.stdout.read() == b""
     assert process.wait(30) == 0
+
+
+def test_a_run_whose_children_are_killed_idle_and_at_work_judges_every_page_once(tmp_path):
+    process = started(
+        "file", "-", "--out", "-", "-q", "--processes", "2", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    told = []
+    for begin in range(0, len(PAGES), 100):
+        process.stdin.write(b"\n".join(PAGES[begin : begin + 100]) + b"\n")
+        process.stdin.flush()
+        if begin % 200:  # at work; else idle, for all of the last hundred are judged
+            kill_children(process.pid)
+        told += [json.loads(process.stdout.readline())["url"] for _ in range(100)]
+        kill_children(process.pid)
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert told == [json.loads(page)["url"] for page in PAGES]
+
+
+def kill_children(pid):
+    """Those that fingerprint."""
+    for child in descendants(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if b"worker.children" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -258,7 +285,9 @@ def test_a_killed_run_with_a_kept_index_can_be_repeated(tmp_path):
     process.wait()
     wait_until_gone(children)
     cut_off = (tmp_path / "out").read_bytes()
-    assert run("file", source, "--out", tmp_path / "out", "--state", tmp_path / "state").returncode == 0
+    again = ["file", source, "--out", tmp_path / "out", "--state", tmp_path / "state"]
+    assert_refused(run(*again), 3, f"{tmp_path}/out exists: --force overwrites it")
+    assert run(*again, "--force").returncode == 0
     whole = (tmp_path / "out").read_bytes()
     assert len(cut_off) < len(whole)
     assert whole.startswith(cut_off[: cut_off.rfind(b"\n") + 1])
@@ -269,7 +298,7 @@ def test_a_state_in_use_is_refused_and_nothing_destroyed(pages, tmp_path):
     out = tmp_path / "out"
     out.write_text("yesterday's verdicts")
     with embedded_redis(tmp_path / "state"):
-        done = run("file", pages, "--out", out, "--state", tmp_path / "state")
+        done = run("file", pages, "--out", out, "--force", "--state", tmp_path / "state")
     assert_refused(done, 2, f"--state: {tmp_path}/state is in use by another run")
     assert out.read_text() == "yesterday's verdicts"
 
@@ -295,7 +324,7 @@ def test_an_index_on_a_server_can_be_used_and_looked_into(pages, tmp_path, redis
         (["{pages}", "--out", "{pages}"], 3, "is an input: writing to it would destroy it"),
         (["{pages}", "--out", "o", "--unique-out", "{pages}"], 3, "is an input"),
         (["{pages}", "--out", "{dir}/o", "--unique-out", "{dir}/x", "--rejected-out", "{dir}/x"], 3, "written twice"),
-        (["{pages}", "{pages}", "--out", "{dir}/o"], 3, "is given twice"),
+        (["{pages}", "--out", "{dir}/o", "--server", "--redis", "redis://h"], 2, "give one of them"),
         (["{pages}", "--out", "{dir}/none/o"], 3, "/none/o: No such file or directory"),
         (["{pages}", "--out", "/dev/full"], 3, "cannot write /dev/full: No space left on device"),
         (["{dir}/none.jsonl", "--out", "{dir}/o"], 3, "none.jsonl: no such file or directory"),
@@ -309,6 +338,84 @@ def test_what_is_wrong_with_a_file_run_is_one_line(pages, tmp_path, arguments, c
     filled = [argument.format(pages=pages, dir=tmp_path) for argument in arguments]
     assert_refused(run("file", "-q", *filled), code, message)
     assert pages.read_bytes().count(b"\n") == len(PAGES)
+
+
+def test_a_file_that_is_given_twice_is_judged_once(tmp_path):
+    """Directly, in a directory, by a link; two files of one content stay two pages."""
+    (tmp_path / "in").mkdir()
+    for name, text in (("a", "one"), ("b", "one"), ("c", "two")):
+        (tmp_path / "in" / f"{name}.html").write_text(f"<p>{text} " + "word " * 9)
+    (tmp_path / "link.html").symlink_to(tmp_path / "in" / "c.html")
+    lines = tmp_path / "pages.jsonl"
+    lines.write_bytes(PAGES[0] + b"\n")
+    inputs = [tmp_path / "in", tmp_path / "in" / "a.html", lines, tmp_path / "link.html", lines, tmp_path / "in"]
+    done = run("file", *inputs, "--out", tmp_path / "out", "--summary-json", tmp_path / "figures")
+    assert done.returncode == 0, done.stderr
+    told = verdicts(tmp_path / "out")
+    assert [Path(v["url"]).name for v in told[:3]] == ["a.html", "b.html", "c.html"]
+    assert [v["verdict"] for v in told] == ["unique", "duplicate", "unique", "unique"]
+    assert [v["seq"] for v in told] == [1, None, 2, 3]
+    assert json.loads((tmp_path / "figures").read_text())["again"] == 6
+    assert re.search(r"given again, read once +6 ", done.stderr)
+
+
+@pytest.fixture
+def junk(tmp_path):
+    path = tmp_path / "junk.jsonl"
+    path.write_bytes(b"junk\n" * 3 + b'{"url":"","text":"a"}\n{"url":"http://x/","text":"\\u001b[31m\\ud800"}\n')
+    return path
+
+
+def test_a_run_that_judges_nothing_says_so_even_when_it_is_to_be_quiet(junk, tmp_path):
+    refused = run("file", junk, "--out", tmp_path / "out", "-q")
+    assert_refused(
+        refused, 1, "no page was judged: 5 records were rejected and 0 are no pages, mostly: decode: not JSON"
+    )
+    assert len(verdicts(f"{tmp_path}/out.rejected.jsonl")) == 5
+    (tmp_path / "none.jsonl").write_bytes(b"\n")
+    assert_refused(
+        run("file", tmp_path / "none.jsonl", "--out", tmp_path / "o", "-q"), 1, "no page was judged: there is none"
+    )
+
+
+def test_the_summary_says_why_records_were_rejected_the_most_frequent_first(pages, junk, tmp_path):
+    more = ["--max-rejected", "4", "--summary-json", tmp_path / "figures"]
+    done = run("file", pages, junk, "--out", tmp_path / "out", *more)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "simhash-dedup: 5 records were rejected, more than 4, mostly: decode: not JSON" in done.stderr
+    first, *others = [line for line in done.stderr.splitlines() if " rejected: " in line]
+    assert first.startswith("  3 rejected: decode: not JSON: Expecting value at character 0")
+    assert (len(others), "\x1b" in done.stderr) == (2, False)
+    reasons = json.loads((tmp_path / "figures").read_text())["rejected_because"]
+    assert [reason["count"] for reason in reasons] == [3, 1, 1]
+    assert run("file", pages, junk, "--out", tmp_path / "out", "--force", "-q", "--max-rejected", "5").returncode == 0
+
+
+def test_rejected_records_of_a_run_to_standard_output_are_kept_in_a_new_file(pages, junk, tmp_path):
+    flags = ["-m", "worker", "file", pages, junk, "--out", "-"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    for name in ("simhash-dedup.rejected.jsonl", "simhash-dedup.rejected-2.jsonl"):
+        done = subprocess.run(
+            [sys.executable, *flags], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        assert len(done.stdout.splitlines()) == len(PAGES)
+        assert f"rejected: {name}\n" in done.stderr
+        assert len(verdicts(tmp_path / name)) == 5
+
+
+def test_what_steers_a_terminal_in_a_url_is_escaped(redis_server, client, name):
+    url = "http://x/\x9b31m\u202egnp"
+    open_index(client, name, {}, relation(design("4")), 1000).check_and_insert([replace(entry(0, 7), url=url)], {})
+    flags = ("--redis-url", redis_server.url, "--index-name", name)
+    assert r"http://x/\x9b31m\u202egnp" in run("index", "stats", *flags).stdout
+    assert json.loads(run("index", "stats", "--json", *flags).stdout)["newest"]["url"] == url
+
+
+def test_a_count_may_be_written_as_people_do(tmp_path):
+    assert "10,000,000" in run("plan", "-n", "10M").stdout
+    assert "documents = 1500000\n" in run("run", "--print-config", "--documents", "1.5M").stdout
+    done = run("plan", "-n", "10X")
+    assert (done.returncode, "'10X' is no count: write 2000, 10k, 1.5M or 2G" in done.stderr) == (2, True)
 
 
 # Start of the worker -----------------------------------------------------------------------------------------------
@@ -408,8 +515,10 @@ def test_a_file_run_says_that_it_does_not_use_the_index_of_streams(pages, tmp_pa
     """Where the environment, or a file of settings, names it: it would be judged on an empty index unseen."""
     env = {"SIMHASH_DEDUP_REDIS_URL": "redis://127.0.0.1:1/0"}
     done = run("file", pages, "--out", tmp_path / "v.jsonl", env=env)
-    assert (done.returncode, "--redis-url judges on a server's" in done.stderr) == (0, True)
-    assert "--redis-url" not in run("file", pages, "--out", tmp_path / "v.jsonl").stderr
+    assert (done.returncode, "--server judges on that server's" in done.stderr) == (0, True)
+    assert "--server" not in run("file", pages, "--out", tmp_path / "v.jsonl", "--force").stderr
+    refused = run("file", pages, "--out", tmp_path / "v.jsonl", "--force", "--server", env=env)
+    assert_refused(refused, 7, "Redis does not answer")
 
 
 def test_an_import_that_is_interrupted_says_how_it_goes_on(client, redis_server, name, tmp_path):

@@ -183,7 +183,7 @@ def test_a_killed_evaluation_leaves_no_process_behind(files: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         left = {int(pid) for pid in process.stdout.readline().split()}
-    assert len(left) >= 3
+    assert len(left) >= 2
     wait_until_gone(left)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simhash import native
 from simhash.compressed import keys as arrays
-from simhash.compressed.blocks import BlockCode, Encoded, check, encode_in_numpy, gap_counts
+from simhash.compressed.blocks import BlockCode, Encoded, check, encode_in_python, gap_counts
 from simhash.compressed.huffman import canonical, code_lengths
 from simhash.compressed.sorting import KeyFile, merged
 from simhash.compressed.tables import TableFile, TableWriter
@@ -301,7 +301,7 @@ def test_merging_holds_no_more_than_it_may(tmp_path):
     assert max(map(len, merged(runs, 80))) <= 80
 
 
-def test_numpy_encodes_any_number_of_keys_at_once():
+def test_python_encodes_any_number_of_keys_at_once():
     keys = arrays.in_order(np.random.default_rng(1).integers(0, 2**64, (5000, 1), np.uint64))
     code = BlockCode(64, 512, canonical(code_lengths(gap_counts(keys, 64).tolist())))
-    assert encode_in_numpy(code, keys).data == code.encode(keys).data
+    assert encode_in_python(code, keys).data == code.encode(keys).data

@@ -23,11 +23,12 @@ from simhash.tables import design
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.errors import InputError
-from worker.files import Bench, Outputs, Places, Summary, run_files
+from worker.files import Bench, Outputs, Places, run_files
 from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.inputs import open_input
 from worker.judge import Recipe
 from worker.page import Limits
+from worker.summary import Summary
 from worker.verdict import Match, SourceFields, Verdict
 
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
@@ -165,6 +166,14 @@ def test_a_stopped_run_says_that_it_is_not_complete(bench, places, tmp_path):
     assert not summary.complete
     assert len(lines(places.verdicts)) == summary.pages > 0
     assert json.loads(places.summary.read_bytes())["complete"] is False
+
+
+def test_all_records_that_are_no_pages_are_counted_as_skipped_those_at_the_end_too(bench, places, tmp_path):
+    path = tmp_path / "a.warc"
+    image = record(http(b"GIF89a", {"Content-Type": "image/gif"}))
+    path.write_bytes(image + record(http()) + 300 * image)
+    summary = run(bench, places, path)
+    assert (summary.pages, summary.skipped, json.loads(places.summary.read_bytes())["skipped"]) == (1, 301, 301)
 
 
 def test_a_long_rejected_record_is_named_by_its_digest(bench, places, tmp_path):

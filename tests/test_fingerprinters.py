@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from simhash.profiles import DEFAULT
+from tests.processes import descendants
 from tests.stream import ROOT, until
 from worker import judge
 from worker.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
@@ -46,6 +47,12 @@ def prepare(record, recipe):
             raise PanicException("PyObject pointer is null")
         case b"panic":
             raise PanicException("index out of bounds")
+        case b"exit":
+            sys.exit(0)
+        case b"interrupt":
+            raise KeyboardInterrupt
+        case b"print":
+            os.write(1, b"a native library says something")
         case b"odd":
             raise ZeroDivisionError("an accident")
     return judge.prepare(record, recipe)
@@ -83,8 +90,8 @@ def test_results_come_in_the_order_of_the_records(pool):
     ("value", "error", "message"),
     [
         (b"hang", "TimeoutError", "longer than page_deadline = 2 s, twice"),
-        (b"die", "ProcessExpired", "ended its process, twice"),
-        (b"leave", "ProcessExpired", "ended its process, twice"),
+        (b"die", "ChildLost", "ended its process, twice"),
+        (b"leave", "ChildLost", "ended its process, twice"),
         (b"panic without memory", "MemoryError", "page_memory"),
         (b"no memory", "MemoryError", "needed more memory than page_memory = 167,772,160 bytes, twice"),
     ],
@@ -110,6 +117,20 @@ def test_a_panic_of_a_parser_rejects_the_page_and_no_other(pool):
     assert isinstance(good_one, Prepared)
     assert (odd.stage, odd.error, odd.by_chance) == ("fingerprint", "PanicException", False)
     assert "index out of bounds" in odd.message
+
+
+@pytest.mark.parametrize(("value", "error"), [(b"exit", "SystemExit"), (b"interrupt", "KeyboardInterrupt")])
+def test_a_parser_that_wants_to_end_the_program_rejects_its_page_and_no_other(pool, value, error):
+    before = descendants(os.getpid())
+    found = outcomes(pool, [good(0), record(1, value), good(2)])
+    assert [type(o) for o in found] == [Prepared, Rejected, Prepared]
+    assert (found[1].stage, found[1].error, found[1].by_chance) == ("fingerprint", error, False)
+    assert descendants(os.getpid()) == before
+
+
+def test_what_a_library_prints_is_no_answer(pool):
+    (found,) = outcomes(pool, [record(0, b"print")])
+    assert "not JSON" in found.message
 
 
 def test_a_batch_without_records_is_ready_at_once(pool):

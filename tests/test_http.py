@@ -1,11 +1,15 @@
 """`/metrics`, `/healthz` and `/readyz`."""
 
+import resource
+import socket
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from tests.stream import until
 from worker import http
 from worker.errors import SettingsError
 from worker.status import Status
@@ -17,11 +21,17 @@ def status():
 
 
 @pytest.fixture
-def get(status):
+def server(status):
     registry = CollectorRegistry()
     Counter("seen", "A metric", registry=registry).inc()
-    server = http.serve("127.0.0.1:0", registry, [status], healthy_within=300.0)
+    made = http.serve("127.0.0.1:0", registry, [status], healthy_within=300.0)
+    yield made
+    made.shutdown()
+    made.server_close()
 
+
+@pytest.fixture
+def get(server):
     def fetch(path):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{path}", timeout=10) as answer:
@@ -29,9 +39,7 @@ def get(status):
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    yield fetch
-    server.shutdown()
-    server.server_close()
+    return fetch
 
 
 def test_metrics_are_shown(get):
@@ -76,3 +84,60 @@ def test_a_port_in_use_is_a_wrong_setting(get):
         http.serve(f"127.0.0.1:{taken.server_port}", CollectorRegistry(), [], 1.0)
     taken.shutdown()
     taken.server_close()
+
+
+def given_up(client):
+    """Whether the server has ended the connection; what it still said is passed over."""
+    try:
+        return not client.recv(1 << 16)
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+@pytest.fixture
+def slow(server):
+    """Clients that say nothing, or begin a request and do not end it."""
+    made = []
+
+    def connect(count):
+        for number in range(count):
+            made.append(socket.create_connection(server.server_address, timeout=10))
+            made[-1].settimeout(0.05)
+            if number % 2:
+                made[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+        return made
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+def test_hundreds_of_slow_clients_take_few_threads_and_leave_probes_their_answer(get, slow):
+    before = threading.active_count()
+    clients = slow(10 * http.MOST_CONNECTIONS)
+    assert get("/healthz") == (200, "ok\n")
+    until(lambda: threading.active_count() <= before + http.MOST_CONNECTIONS, "the threads of all others end", 20)
+    until(lambda: all(map(given_up, clients[: -http.MOST_CONNECTIONS])), "the oldest are given up", 20)
+    assert get("/healthz") == (200, "ok\n")
+
+
+def test_a_client_that_is_slow_or_idle_is_given_up_in_the_end(get, slow, monkeypatch, capfd):
+    monkeypatch.setattr(http, "REQUEST_SECONDS", 0.2)
+    clients = slow(4)
+    until(lambda: all(map(given_up, clients)), "they are given up", 20)
+    assert get("/healthz") == (200, "ok\n")
+    assert capfd.readouterr().err == ""
+
+
+def test_without_a_file_descriptor_left_it_waits_for_one(get, slow):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    clients = slow(1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (clients[0].fileno() + 2, before[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            slow(8)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert get("/healthz") == (200, "ok\n")

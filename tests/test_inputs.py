@@ -168,3 +168,19 @@ for r in open_input("-", {LARGEST_PAGE}, {spool}).records(): print(r.source.topi
     first, again = (subprocess.run(command, input=data, capture_output=True, check=True) for _ in range(2))
     assert first.stdout.count(b"http://x/") == 3
     assert first.stdout == again.stdout
+
+
+@pytest.mark.parametrize("at", [12, 40, -6])
+def test_damaged_gzip_is_a_broken_input_wherever_it_is_damaged(tmp_path, at):
+    packed = bytearray(gzip.compress(b'{"url":"http://x/","text":"some text, and more of it"}\n' * 50, mtime=0))
+    packed[at] ^= 0xFF
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz: "):
+        read(str(tmp_path / "a.jsonl.gz"))
+
+
+@pytest.mark.parametrize("name", ["a.warc.wet.gz", "a.wet"])
+def test_the_texts_of_a_wet_are_pages(tmp_path, name):
+    data = b"".join(record(text, "conversion", "text/plain") for text in (b"one", b"two"))
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert [found.page.content for found in read(str(tmp_path / name))] == [b"one", b"two"]

@@ -67,13 +67,38 @@ def test_pages_without_text_match_on_their_raw_bytes_only(index):
         assert (verdict.fingerprint, verdict.verifier, verdict.features) == (None, None, 0)
 
 
-@pytest.mark.parametrize("content", [{"html": "<p>a \0text"}, {"text": "<p>a \0text"}], ids=["html", "text"])
-def test_a_page_with_nul_is_refused_naming_the_place(content):
-    found = prepared(1, **content)
-    assert (found.stage, found.message) == ("decode", "NUL, U+0000, at character 5 of 10: the page is no text")
+LONG = "a page of some words, " * 9
 
 
-def test_nul_in_the_bytes_of_a_page_is_refused_too():
+@pytest.mark.parametrize("name", ["html", "text"])
+def test_some_nul_is_dropped_and_the_page_is_judged_as_without(index, name):
+    nuls = len(LONG) // 20
+    found = verdicts(index, prepared(1, **{name: LONG}), prepared(2, **{name: LONG.replace(" ", "\0 ", nuls)}))
+    assert (found[1].verdict, found[1].match.kind, found[1].digest) == ("duplicate", "exact", found[0].digest)
+
+
+@pytest.mark.parametrize("name", ["html", "text"])
+def test_a_page_with_many_nul_is_refused_naming_how_many(name):
+    found = prepared(1, **{name: LONG[:94] + "\0" * 6})
+    said = "6 of 100 characters are NUL, U+0000, more than 5%: the page is no text"
+    assert (found.stage, found.message) == ("decode", said)
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "shift_jis", "windows-1252"])
+def test_some_nul_in_the_bytes_of_a_page_is_dropped_whatever_its_charset(charset):
+    text = {"shift_jis": "日本語のページです。" * 9, "utf-8": LONG + "é", "windows-1252": LONG + "déjà vu à Göttingen"}[
+        charset
+    ]
+    raw = text.encode(charset)
+    cut = len(text) // 2
+    nuls = b"\0" * (len(text) // 25)
+    broken = text[:cut].encode(charset) + nuls + text[cut:].encode(charset)
+    pages = [Page("http://x/", content, True, charset) for content in (raw, broken)]
+    found = [prepare(RawRecord(Source("p", 0, 1, None), None, b"", page), RECIPE) for page in pages]
+    assert found[0].signature == found[1].signature
+
+
+def test_many_nul_in_the_bytes_of_a_page_are_refused_too():
     raw = Page("http://x/", b"<p>a text" + b"\0" * 7, is_html=True)
     assert prepare(RawRecord(Source("p", 0, 1, None), None, b"", raw), RECIPE).stage == "decode"
 

@@ -4,6 +4,8 @@ No test here measures time: sizes are the smallest that a limit refuses, and the
 """
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from simhash.errors import PageError
 from simhash.markup import MarkupLimits, check_markup
+from tests.growth import is_linear
 
 LIMITS = MarkupLimits()
 BODY = "<!doctype html><html><body>"
@@ -211,3 +214,26 @@ def test_the_depth_counted_of_well_formed_markup_is_its_depth(depth: int, limit:
         assert f"{limit + 1} elements open" in refusal(html, MarkupLimits(depth=limit))
     else:
         check_markup(html, MarkupLimits(depth=limit))
+
+
+RUNS = {
+    "slashes": lambda size: "<div " + "/" * size + ">",
+    "white space": lambda size: "<a" + " " * size + ">",
+    "slashes and white space": lambda size: "<a" + " /" * (size // 2) + ">",
+    "slashes without an end": lambda size: "<a " + "/" * size,
+    "white space behind a name": lambda size: "<a x" + " " * size + "=1>",
+    "white space behind a sign": lambda size: "<a x=" + " " * size + ">",
+    "white space in a quote without an end": lambda size: "<a x='" + " " * size,
+    "attributes between slashes": lambda size: "<a" + "/x" * (size // 2) + ">",
+    "white space in an end tag": lambda size: "</a" + " " * size + ">",
+    "signs": lambda size: "<a " + "=" * size + ">",
+}
+
+
+@pytest.mark.parametrize("make", RUNS.values(), ids=RUNS)
+def test_a_run_within_a_tag_is_gone_through_once(make: Callable[[int], str]) -> None:
+    def checked(html: str) -> None:
+        with suppress(PageError):
+            check_markup(html, LIMITS)
+
+    assert is_linear(checked, lambda size: make(size) + "<p>" * 3_000)

@@ -250,7 +250,7 @@ def test_a_page_that_fails_by_chance_and_was_never_judged_is_a_dead_letter(strea
 def test_a_page_whose_child_ends_together_with_the_worker_is_no_dead_letter(stream, index):
     """SIGTERM to all processes of a group ends the children too; the next worker reads the page again."""
     stream.send([json_page(0, "a page " * 30)])
-    ended = partial(Rejected, stage="extract", error="ProcessExpired", message="ended its process", by_chance=True)
+    ended = partial(Rejected, stage="extract", error="ChildLost", message="ended its process", by_chance=True)
     run(stream, index, 0, stop_at="polled", spoil=lambda outcome: ended(outcome.source))
     assert stream.answers() == {}
     run(stream, index, 1)

@@ -18,7 +18,7 @@ from simhash.errors import ProfileError
 from simhash.features import CharacterGrams, ScriptRuns, Words, normalise
 from simhash.fingerprint import fingerprint
 from simhash.keywords import Keywords
-from simhash.profiles import DEFAULT, PROFILES, SEGMENTED, Profile, Signature, Weights, profile
+from simhash.profiles import DEFAULT, PROFILES, SEGMENTED, UNNAMED_UNICODE, Profile, Signature, Weights, profile
 from simhash.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
 from simhash.sketch import MinHashSketch
 
@@ -391,3 +391,13 @@ def test_the_verifiers_distance_follows_the_jaccard_similarity(seed: int, shared
 def test_a_profile_without_that_name_is_refused() -> None:
     with pytest.raises(ProfileError, match=r"'best'.*default, segmented, jieba-keywords"):
         profile("best")
+
+
+def test_the_tables_of_unicode_are_part_of_a_recipe_but_for_those_that_made_all_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("simhash.profiles.unicodedata.unidata_version", UNNAMED_UNICODE)
+    before = DEFAULT.recipe()
+    assert "unicode" not in before
+    monkeypatch.setattr("simhash.profiles.unicodedata.unidata_version", "16.0.0")
+    assert DEFAULT.recipe() == before | {"unicode": "16.0.0"}

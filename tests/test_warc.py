@@ -4,10 +4,12 @@ import gzip
 import io
 import zlib
 
+import brotli
 import pytest
 import zstandard
 
 from simhash.errors import PageError
+from tests.growth import is_linear
 from worker.errors import InputError
 from worker.records import Page
 from worker.warc import page_of, warc_records
@@ -96,6 +98,8 @@ def raw_deflate(body):
     [
         (gzip.compress(HTML, mtime=0), {"Content-Encoding": "gzip"}),
         (gzip.compress(HTML, mtime=0), {"content-encoding": "X-GZIP"}),
+        (brotli.compress(HTML), {"content-encoding": "br"}),
+        (HTML, {"content-encoding": "br"}),
         (zlib.compress(HTML), {"Content-Encoding": "deflate"}),
         (raw_deflate(HTML), {"Content-Encoding": "deflate"}),
         (zstandard.ZstdCompressor().compress(HTML), {"Content-Encoding": "zstd"}),
@@ -115,7 +119,9 @@ def test_encodings_are_undone_and_not_where_the_crawler_did_it(body, headers):
 @pytest.mark.parametrize(
     ("body", "encoding", "message"),
     [
-        (HTML, "br", "content-encoding 'br' is none of gzip"),
+        (HTML, "compress", "content-encoding 'compress' is none of gzip"),
+        (brotli.compress(HTML)[:-3], "br", " bytes: it ends before its stream does"),
+        (b"\xff" * 30, "br", "content-encoding br of 30 bytes: "),
         (
             gzip.compress(HTML, mtime=0)[:-12],
             "gzip",
@@ -165,3 +171,34 @@ def test_a_broken_file_is_an_error_after_the_records_before(tail, message):
 
 def test_the_empty_lines_at_the_end_may_be_missing():
     assert len(records(WHOLE + WHOLE[:-4])) == 2
+
+
+def test_a_text_of_a_wet_is_a_page_that_is_no_html():
+    found = page(record(b"the text", "conversion", "text/plain"))
+    assert (found.url, found.content, found.is_html) == ("http://x/", b"the text", False)
+
+
+def test_a_length_of_thousands_of_digits_is_none():
+    data = record(http()).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5_000)
+    with pytest.raises(InputError, match="record 0 has no Content-Length but '9999"):
+        records(data)
+
+
+def test_a_brotli_stream_that_holds_far_more_than_a_page_is_refused_before_it_is_unpacked():
+    with pytest.raises(PageError, match="hold a page of more than max_page_bytes = 10,000"):
+        page(record(http(brotli.compress(b"x" * 50_000_000), PAGE | {"content-encoding": "br"})))
+
+
+@pytest.mark.parametrize("head", ["HTTP's", "the record's"])
+def test_a_field_of_many_lines_is_put_together_once(head):
+    def made(size):
+        lines = b"X: 1\r\n" + b" " + b"\r\n ".join([b"word"] * (size // 8)) + b"\r\n"
+        if head == "HTTP's":
+            return record(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + lines + b"\r\n" + HTML)
+        return record(http()).replace(b"WARC-Date", lines + b"WARC-Date", 1)
+
+    def read(data):
+        (found,) = warc_records(io.BytesIO(data), 1 << 24)
+        assert page_of(found, 1 << 24).content == HTML
+
+    assert is_linear(read, made, (50_000, 200_000, 800_000))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from typing import IO, cast
 
 import zstandard
@@ -19,7 +20,7 @@ ZSTD_PIECE_BYTES = 1 << 10
 LARGEST_WINDOW_BYTES = 1 << 31
 """What `zstd --long=31` makes; the program's own default would be 128 MiB."""
 
-ERRORS = (OSError, EOFError, zstandard.ZstdError)
+ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """What reading a broken stream raises."""
 
 

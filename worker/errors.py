@@ -3,6 +3,8 @@
     WorkerError
     ├── SettingsError       a setting is wrong (exit 2)
     ├── InputError          an input file cannot be read (exit 3)
+    ├── TooFewJudged        no page was judged, or too many records were rejected (exit 1)
+    ├── ChildrenFail        the processes that fingerprint pages do not start (exit 1)
     ├── BrokerError         Kafka refuses or is set up wrongly (exit 4)
     │   ├── BrokerUnreachable   nobody answers there (`retriable`; exit 7)
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
@@ -32,6 +34,14 @@ class InputError(WorkerError):
     """An input file cannot be read as what it claims to be."""
 
     exit_code = 3
+
+
+class TooFewJudged(WorkerError):
+    """No page of the inputs was judged, or more records were rejected than the caller allows."""
+
+
+class ChildrenFail(WorkerError):
+    """The processes that fingerprint pages end before they are ready, again and again."""
 
 
 class BrokerError(WorkerError):

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import codecs
 import io
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,8 +31,9 @@ from simhash.evaluation.truth import Pair
 from simhash.extract import extract_text
 from simhash.profiles import Signature
 from worker import compression
+from worker.children import Children
 from worker.errors import InputError
-from worker.fingerprinters import Fingerprinters, PageLimits, Pending, end_with_parent
+from worker.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.inputs import open_input
 from worker.judge import Prepared, Recipe, characters_of
 from worker.page import decode_page
@@ -41,6 +42,8 @@ from worker.records import RawRecord
 BATCH_PAGES = 128
 BATCHES_AHEAD = 3
 PAIRS_A_TASK = 64
+TASKS_AHEAD = 256
+TASKS_EACH = 10_000
 WAIT_SECONDS = 60.0
 UNKNOWN_LANGUAGE = "unknown"
 Progress = Callable[[int], None]
@@ -238,22 +241,44 @@ def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, 
     """For each found pair of rows, the longest common substring's share of the shorter text."""
     page_of = np.unique(found.row, return_index=True)[1]
     pairs = list(zip(page_of[found.first].tolist(), page_of[found.second].tolist(), strict=True))
-    context = get_context("forkserver")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
-        texts = _texts(corpus, sorted({page for pair in pairs for page in pair}), recipe, pool)
+    children = Children(processes, _make_work, seconds=math.inf, tasks_each=TASKS_EACH)
+    try:
+        texts = _texts(corpus, sorted({page for pair in pairs for page in pair}), recipe, children)
         parts = [pairs[start : start + PAIRS_A_TASK] for start in range(0, len(pairs), PAIRS_A_TASK)]
         shares: list[float] = []
-        for part in pool.map(_shares, ([(texts[a], texts[b]) for a, b in part] for part in parts)):
+        for part in _mapped(children, _shares, ([(texts[a], texts[b]) for a, b in part] for part in parts)):
             shares += part
             on_pairs(len(part))
-    return shares
+        return shares
+    finally:
+        children.close()
 
 
-def _texts(corpus: Corpus, wanted: list[int], recipe: Recipe, pool: ProcessPoolExecutor) -> dict[int, str]:
+def _texts(corpus: Corpus, wanted: list[int], recipe: Recipe, children: Children) -> dict[int, str]:
     among = set(wanted)
     records = (record for number, record in enumerate(corpus.records()) if number in among)
     tasks = ((record, recipe) for record in records)
-    return dict(zip(wanted, pool.map(_text_of_task, tasks, chunksize=BATCH_PAGES), strict=True))
+    return dict(zip(wanted, _mapped(children, _text_of_task, tasks), strict=True))
+
+
+def _make_work() -> Callable[[tuple[Callable[[Any], Any], Any]], Any]:
+    return _called
+
+
+def _called(task: tuple[Callable[[Any], Any], Any]) -> Any:
+    function, argument = task
+    return function(argument)
+
+
+def _mapped(children: Children, function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
+    """What `function` gives for each argument, in order; some are under way."""
+    under_way: deque[Future[Any]] = deque()
+    for argument in arguments:
+        under_way.append(children.schedule((function, argument)))
+        if len(under_way) == TASKS_AHEAD:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()
 
 
 def _text_of_task(task: tuple[RawRecord, Recipe]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 import os
 import threading
@@ -10,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +27,8 @@ from worker.inputs import Input
 from worker.judge import Judged, Prepared, Rejected, judge
 from worker.reading import Item, Reader
 from worker.records import RawRecord, Source
-from worker.verdict import Verdict, encode
+from worker.summary import Summary
+from worker.verdict import encode
 
 log = logging.getLogger(__name__)
 
@@ -36,68 +38,24 @@ POLL_SECONDS = 0.2
 HUNGRY_WAIT_SECONDS = 0.01
 """The wait for results while more batches may be under way: more of the inputs may have been read by then."""
 STANDARD_OUTPUT = 1
-EXAMPLES = 3
+UNNAMED = "simhash-dedup.rejected{}.jsonl"
 LARGEST_KEPT_VALUE = 1 << 20
 """A rejected record's bytes are written out up to here; of a longer one, its size and digest."""
 
 
-@dataclass
-class Summary:
-    """The figures of a run; `--summary-json` writes them."""
-
-    pages: int = 0
-    unique: int = 0
-    duplicates_exact: int = 0
-    duplicates_near: int = 0
-    same_url: int = 0
-    rejected: int = 0
-    skipped: int = 0
-    seconds: float = 0.0
-    complete: bool = False
-    examples: list[Verdict] = field(default_factory=list)
-
-    @property
-    def pages_per_second(self) -> float:
-        """Pages and rejected records a second, start-up included."""
-        return (self.pages + self.rejected) / self.seconds if self.seconds else 0.0
-
-    def count(self, verdict: Verdict) -> None:
-        """Add a verdict."""
-        self.pages += 1
-        match = verdict.match
-        if match is None:
-            self.unique += 1
-            return
-        self.same_url += match.same_url
-        if match.kind == "exact":
-            self.duplicates_exact += 1
-        else:
-            self.duplicates_near += 1
-            self._exemplify(verdict)
-
-    def _exemplify(self, verdict: Verdict) -> None:
-        """Keep a few examples, of different distances as far as there are."""
-        distances = [v.match.distance for v in self.examples if v.match]
-        repeated = [n for n, distance in enumerate(distances) if distance in distances[:n]]
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(verdict)
-        elif repeated and verdict.match and verdict.match.distance not in distances:
-            self.examples[repeated[0]] = verdict
-
-    def figures(self) -> dict[str, object]:
-        """All but the examples, by name."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "examples"}
-        return values | {"pages_per_second": round(self.pages_per_second, 1)}
-
-
 @dataclass(frozen=True)
 class Places:
-    """Where a run writes; `verdicts` None: standard output. Others are not written when None."""
+    """Where a run writes; `verdicts` None: standard output. Others are not written when None.
+
+    Attributes:
+        rejected: None: a new file in `beside`, made when the first record is rejected.
+    """
 
     verdicts: Path | None
     unique: Path | None = None
     rejected: Path | None = None
     summary: Path | None = None
+    beside: Path = Path()
 
     @property
     def unique_index(self) -> Path | None:
@@ -127,6 +85,7 @@ class Outputs:
         self._unique = self._open(places.unique)
         self._index = self._open(places.unique_index)
         self._rejected = self._open(places.rejected)
+        self._beside = places.beside
         self._figures = self._open(places.summary)
 
     def _open(self, path: Path | None) -> _Output | None:
@@ -153,8 +112,21 @@ class Outputs:
     def rejection(self, name: str, record: RawRecord | None, rejection: Rejected) -> None:
         """Write what was rejected, why, and its bytes."""
         if self._rejected is None:
-            return
+            self._rejected = self._new_file()
         self._rejected.write(rejection_line(name, record, rejection))
+
+    @property
+    def rejected_in(self) -> str | None:
+        """Where rejected records are; None: nowhere yet."""
+        return self._rejected.name if self._rejected else None
+
+    def _new_file(self) -> _Output:
+        """For rejected records that nobody named a file for."""
+        for number in itertools.count(1):
+            path = self._beside / UNNAMED.format("" if number == 1 else f"-{number}")
+            with _writing(str(path)), suppress(FileExistsError):
+                return _Output(str(path), self._stack.enter_context(path.open("xb")))
+        raise AssertionError
 
     def flush(self) -> None:
         """Let readers of the verdicts have what is written."""
@@ -292,8 +264,8 @@ def run_files(
             summary.complete = True
             break
         summary.seconds = time.monotonic() - start
-        summary.skipped = sum(each.skipped for each in inputs)
         on_progress(summary)
+    summary.skipped = sum(each.skipped for each in inputs)
     return summary
 
 
@@ -313,7 +285,7 @@ def _settle(batch: _Batch, bench: Bench, outputs: Outputs, summary: Summary) -> 
         outcome = record if isinstance(record, Rejected) else outcomes[record.source]
         raw = record if isinstance(record, RawRecord) else None
         if isinstance(outcome, Rejected):
-            summary.rejected += 1
+            summary.reject(outcome.stage, outcome.message)
             outputs.rejection(name, raw, outcome)
         elif raw is not None:
             verdict = judged[outcome.observation.hex()]

@@ -1,12 +1,9 @@
-"""Child processes that decode, extract and fingerprint: the work that needs a processor, and limits that can kill.
+"""Pages through child processes that decode, extract and fingerprint: work for a processor, with limits that can kill.
 
 A parser stuck in native code cannot be interrupted from within its process, so pages are prepared in children. Pages
 travel in chunks; when a chunk takes longer than the deadline, runs out of the memory that a child may have or takes its
 child down, each of its pages is tried once more, alone, and the one that fails again is rejected. Results come back in
-the order of the records.
-
-Signals that stop a worker are for the worker: who sends them to all processes of a service, as a service manager or a
-terminal does, must not take away the children from under it. They end when it closes them, or ends itself.
+the order of the records. What a lost child had not begun goes to the next one (`worker.children`).
 
 Memory is limited by the system (RLIMIT_DATA), from the moment on at which a child has loaded what it needs. Where the
 system does not tell what a process has (no /proc), there is no such limit.
@@ -14,34 +11,24 @@ system does not tell what a process has (no /proc), there is no such limit.
 
 from __future__ import annotations
 
-import fcntl
-import multiprocessing
-import os
 import resource
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pebble import CONSTS, ProcessExpired, ProcessPool
-
+from worker.children import ChildLost, Children
 from worker.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judge import Prepared, Recipe, Rejected, prepare
 from worker.records import RawRecord
-from worker.stopping import signals_held
 
 CHUNK_PAGES = 32
 CHUNK_BYTES = 1 << 20
 """A chunk is large enough to hide the cost of passing it on (0.2 ms) and small enough to share the work evenly."""
-PIPE_BYTES = 1 << 20
-"""What a pipe to the children holds: the most that Linux lets anybody have. The usual 64 kB are less than a chunk."""
 KEPT_BYTES = 32 << 20
 """A child that has so many bytes more than at rest gives back what is free: small pages of many elements take a lot."""
 _NO_OBJECT = "PyObject pointer is null"
@@ -63,19 +50,16 @@ Outcome = Prepared | Rejected
 Prepare = Callable[[RawRecord, Recipe], Outcome]
 
 
-class _Given(NamedTuple):
-    """What a child is given, and the bytes that it has at rest."""
-
-    recipe: Recipe
-    resting: int
-
-
-_given: list[_Given] = []
-"""This child's. A recipe may hold long word lists, so it comes once and not with every chunk."""
+def _make_work(recipe: Recipe, memory: int, prepare: Prepare) -> Callable[[Sequence[RawRecord]], list[Outcome]]:
+    """In the child: load all that pages need, and limit what they may take."""
+    give_large_blocks_back()
+    recipe.profile.signature_of_html(WARM_UP, b"")
+    resting = resident()
+    _limit_memory(memory)
+    return partial(_prepare_chunk, recipe=recipe, prepare=prepare, resting=resting)
 
 
-def _prepare_chunk(records: Sequence[RawRecord], prepare: Prepare) -> list[Outcome]:
-    recipe, resting = _given[0]
+def _prepare_chunk(records: Sequence[RawRecord], recipe: Recipe, prepare: Prepare, resting: int) -> list[Outcome]:
     outcomes: list[Outcome] | None = None
     with suppress(MemoryError):  # raised anew, for the frames of this one hold all that the page has built
         outcomes = [_prepare_one(record, recipe, prepare) for record in records]
@@ -91,21 +75,10 @@ def _prepare_one(record: RawRecord, recipe: Recipe, prepare: Prepare) -> Outcome
         return prepare(record, recipe)
     except MemoryError:
         raise  # says something about this moment, not about the page: tried again alone
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of a parser in Rust is no Exception, and could not be handed to the parent
+    except BaseException as error:  # a panic of a parser in Rust is no Exception; nor are SystemExit and its like
         if _NO_OBJECT in str(error):
             raise MemoryError from None
         return Rejected(record.source, "fingerprint", type(error).__name__, f"unexpected failure: {error!r:.500}")
-
-
-def _start_child(recipe: Recipe, memory: int) -> None:
-    """Never outlive the parent; load all that pages need, and limit what they may take."""
-    give_large_blocks_back()
-    end_with_parent()
-    recipe.profile.signature_of_html(WARM_UP, b"")
-    _given[:] = [_Given(recipe, resident())]
-    _limit_memory(memory)
 
 
 def _limit_memory(more: int) -> None:
@@ -116,36 +89,6 @@ def _limit_memory(more: int) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = now + more if most == resource.RLIM_INFINITY else min(now + more, most)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
-
-
-def end_with_parent() -> None:
-    """Never outlive the process that this one works for: its server, and so it, hears no signal to stop."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    parent.join()
-    os._exit(0)
-
-
-class _Context(ForkServerContext):
-    """Children of a server that forks them; its pipes hold the next chunks: no child waits for a parent at work."""
-
-    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:  # noqa: N802 - of the class above
-        ends = super().Pipe(duplex)
-        with suppress(AttributeError, OSError):  # not Linux; more than this user may have
-            fcntl.fcntl(ends[1].fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        return ends
-
-
-def _start_server(context: _Context) -> None:
-    """Start the server that forks the children: with the signals held, for itself and for them."""
-    context.set_forkserver_preload(["worker.judge"])
-    with signals_held():
-        forkserver.ensure_running()
-    CONSTS.term_timeout = 0  # so SIGKILL ends a child, at once: it has nothing to put in order
 
 
 @dataclass
@@ -189,18 +132,10 @@ class Fingerprinters:
 
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
         give_large_blocks_back()  # the parent holds each page a few times over, too
-        context = _Context()
-        _start_server(context)
         self.processes = processes
-        self._prepare = prepare
         self._limits = limits
-        self._pool = ProcessPool(
-            max_workers=processes,
-            max_tasks=PAGES_PER_CHILD // CHUNK_PAGES,
-            initializer=_start_child,
-            initargs=[recipe, limits.memory],
-            context=context,
-        )
+        make_work = partial(_make_work, recipe, limits.memory, prepare)
+        self._children = Children(processes, make_work, limits.seconds, PAGES_PER_CHILD // CHUNK_PAGES)
 
     def submit(self, records: Sequence[RawRecord]) -> Pending:
         """Begin to prepare `records`."""
@@ -211,7 +146,7 @@ class Fingerprinters:
         error = part.future.exception() if part.future.done() else None
         if error is None:
             yield part
-        elif not isinstance(error, (TimeoutError, ProcessExpired, MemoryError)):
+        elif not isinstance(error, (TimeoutError, ChildLost, MemoryError)):
             raise error
         elif part.alone:
             done: Future[list[Outcome]] = Future()
@@ -221,13 +156,11 @@ class Fingerprinters:
             yield from (self._part([record], alone=True) for record in part.records)
 
     def close(self) -> None:
-        """End the children; what is still under way is dropped."""
-        self._pool.stop()
-        self._pool.join()
+        """End the children, and wait for their end; what is still under way is dropped."""
+        self._children.close()
 
     def _part(self, records: Sequence[RawRecord], alone: bool = False) -> _Part:
-        future = self._pool.schedule(_prepare_chunk, args=[records, self._prepare], timeout=self._limits.seconds)
-        return _Part(records, future, alone)
+        return _Part(records, self._children.schedule(records), alone)
 
     def _rejection(self, record: RawRecord, error: BaseException) -> Rejected:
         if isinstance(error, TimeoutError):

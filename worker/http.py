@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -16,12 +19,60 @@ from worker.status import Status
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
+MOST_CONNECTIONS = 32
+"""A scraper and two probes need three. Beyond, the oldest is given up: one that just came can be answered."""
+REQUEST_SECONDS = 10.0
+"""From the first byte to the last; a client that is slower, or says nothing, is given up."""
+PAUSE_SECONDS = 0.1
+"""After a connection could not be taken (no file descriptor left): it stands in line all the while."""
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._since: dict[socket.socket, float] = {}
+        self._changing = threading.Lock()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(PAUSE_SECONDS)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changing:
+            self._since[request] = time.monotonic()
+            self._give_up(list(self._since)[:-MOST_CONNECTIONS])
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Between requests, twice a second."""
+        late = time.monotonic() - REQUEST_SECONDS
+        with self._changing:
+            self._give_up([request for request, since in self._since.items() if since < late])
+
+    def close_request(self, request: Any) -> None:
+        with self._changing:
+            self._since.pop(request, None)
+        super().close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that go away, or are given up, are no news."""
+
+    def _give_up(self, requests: Iterable[socket.socket]) -> None:
+        """End their connections; the thread of each sees that, and closes it."""
+        for request in requests:
+            del self._since[request]
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
 
 class _Quiet(WSGIRequestHandler):
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the class above
         """Requests of probes are no news."""
 
 

@@ -30,7 +30,7 @@ from worker.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 
 Record = RawRecord | Rejected
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-WARC_SUFFIXES = (".warc", ".warc.gz")
+WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
 CHUNK_BYTES = 1 << 20
@@ -54,26 +54,60 @@ class Input:
     skipped: int = 0
 
 
-def open_input(name: str, largest_page: int, spool: bool) -> Input:
+def open_inputs(names: Sequence[str], largest_page: int, spool: bool) -> tuple[list[Input], list[str]]:
+    """The inputs of these names, each file once; and the names of what was given again, directly or in a directory.
+
+    A file that is read again would be a replay of itself: its pages would get the verdicts that they have.
+
+    Raises:
+        InputError: as `open_input`.
+    """
+    taken = _Taken()
+    inputs = [open_input(name, largest_page, spool, taken) for name in names if name != "-" or taken.first(name)]
+    return inputs, taken.again
+
+
+class _Taken:
+    """Which files are inputs by now."""
+
+    def __init__(self) -> None:
+        self.again: list[str] = []
+        self._paths: set[str] = set()
+
+    def first(self, name: str) -> bool:
+        """Whether this file was not given before, under whatever name."""
+        path = name if name == "-" else os.path.realpath(name)
+        if path in self._paths:
+            self.again.append(name)
+            return False
+        self._paths.add(path)
+        return True
+
+
+def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None = None) -> Input:
     """The input called `name`: a path, or "-" for standard input.
 
     Args:
         largest_page: what is longer than a page of so many bytes can need is refused without being kept in memory.
         spool: copy standard input to a temporary file first, so that its content can name its records; needed when
             the index outlives the run.
+        taken: the files of other inputs, which are left out of this one.
 
     Raises:
         InputError: there is no such input, or it is of no kind that is known.
     """
     if name == "-":
         return _standard_input(largest_record(largest_page), spool)
+    taken = taken or _Taken()
     path = Path(name)
     if path.is_dir():
-        return _directory(path, largest_page)
+        return _directory(path, largest_page, taken)
     if not path.exists():
         raise InputError(f"{name}: no such file or directory")
     if not path.is_file():
         raise InputError(f"{name} is no regular file: pipe it into standard input (-)")
+    if not taken.first(name):
+        return _pages(name, [], largest_page)
     if path.suffix.lower() in HTML_SUFFIXES:
         return _pages(name, [path], largest_page)
     if path.name.lower().endswith(WARC_SUFFIXES):
@@ -106,24 +140,27 @@ def _standard_input(line_limit: int, spool: bool) -> Input:
                 yield from _lines(decompressed(stream), topic, line_limit)
 
         return Input("-", None, records, lambda: stream.count)
-    # Closed, and gone, when the last of its records is read.
-    kept = tempfile.NamedTemporaryFile(prefix="simhash-dedup-", suffix=".stdin")  # noqa: SIM115
-    with _reading(kept.name):
+    with _reading("standard input"):
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 - without a name, so gone with the process however that ends
         shutil.copyfileobj(stream, kept, CHUNK_BYTES)
         kept.flush()
-    # The temporary name must not be part of the digest: the same input is the same input.
-    return _jsonl(Path(kept.name), line_limit, named="-", keep=kept)
+        again = _Counted(io.FileIO(os.dup(kept.fileno())))
+    return _jsonl_in(again, "-", "-", kept.tell(), line_limit)
 
 
-def _jsonl(path: Path, line_limit: int, named: str | None = None, keep: object = None) -> Input:
-    stream = _Counted(_opened(path))
+def _jsonl(path: Path, line_limit: int) -> Input:
+    return _jsonl_in(_Counted(_opened(path)), str(path), os.path.abspath(path), path.stat().st_size, line_limit)
+
+
+def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: int) -> Input:
+    """A file that can be read twice: to name it by its content, and for its records."""
 
     def records() -> Iterator[Record]:
-        with _reading(path, keep):
-            topic = _topic(named or os.path.abspath(path), _digest(path))
-            yield from _lines(decompressed(stream, _promised(path)), topic, line_limit)
+        with _reading(name):
+            topic = _topic(place, stream.digest())
+            yield from _lines(decompressed(stream, _promised(Path(name))), topic, line_limit)
 
-    return Input(named or str(path), path.stat().st_size, records, lambda: stream.count)
+    return Input(name, size, records, lambda: stream.count)
 
 
 def _warc(path: Path, largest_page: int) -> Input:
@@ -131,7 +168,7 @@ def _warc(path: Path, largest_page: int) -> Input:
 
     def records() -> Iterator[Record]:
         with _reading(path):
-            topic = _topic(os.path.abspath(path), _digest(path))
+            topic = _topic(os.path.abspath(path), stream.digest())
             content = decompressed(stream, _promised(path))
             for number, record in enumerate(warc_records(content, largest_page + MAX_HEAD_BYTES)):
                 found = _in_warc(record, Source(topic, 0, number, None), largest_page)
@@ -152,12 +189,12 @@ def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | 
     return None if page is None else RawRecord(source, None, page.raw, page)
 
 
-def _directory(path: Path, largest_page: int) -> Input:
+def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
     with _reading(path):
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
     if not files:
         raise InputError(f"{path}: no file in this directory ends in {', '.join(HTML_SUFFIXES)}")
-    return _pages(str(path), files, largest_page)
+    return _pages(str(path), [file for file in files if taken.first(str(file))], largest_page)
 
 
 def _pages(name: str, files: Sequence[Path], largest_page: int) -> Input:
@@ -227,8 +264,8 @@ def _promised(path: Path) -> bytes:
 
 
 @contextmanager
-def _reading(name: object, keep: object = None) -> Iterator[None]:
-    """Say of which file a read failed; `keep` lives as long."""
+def _reading(name: object) -> Iterator[None]:
+    """Say of which file a read failed."""
     try:
         yield
     except (*compression.ERRORS, InputError) as error:
@@ -238,14 +275,6 @@ def _reading(name: object, keep: object = None) -> Iterator[None]:
 def _opened(path: Path) -> io.FileIO:
     with _reading(path):
         return io.FileIO(path)
-
-
-def _digest(path: Path) -> bytes:
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.digest()
 
 
 def _topic(path: str, content: bytes) -> str:
@@ -262,6 +291,15 @@ class _Counted(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def digest(self) -> bytes:
+        """Of all that is in it; for a file that can be read again, and before it is read."""
+        digest = xxhash.xxh3_128()
+        self._stream.seek(0)
+        while chunk := self._stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+        self._stream.seek(0)
+        return digest.digest()
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         read = self._stream.readinto(buffer) or 0

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simhash.charset import MAX_NUL_SHARE
 from simhash.charset import decode as decode_charset
 from simhash.errors import PageError
 from simhash.extract import extract_text
@@ -113,16 +114,19 @@ def _page(record: RawRecord, recipe: Recipe) -> Page:
 
 
 def characters_of(page: Page) -> str:
-    """A page's content, decoded.
+    """A page's content, decoded, without NUL: browsers drop it in HTML, and in no text it says anything.
 
     Raises:
-        PageError: stage "decode": no charset explains its bytes, or it holds NUL, which no text does.
+        PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
     """
     content = page.content
     characters = content if isinstance(content, str) else decode_charset(content, page.charset).text
-    if (where := characters.find("\0")) >= 0:
-        raise PageError("decode", f"NUL, U+0000, at character {where:,} of {len(characters):,}: the page is no text")
-    return characters
+    if not (nuls := characters.count("\0")):
+        return characters
+    if nuls > MAX_NUL_SHARE * len(characters):
+        share = f"{nuls:,} of {len(characters):,} characters are NUL, U+0000"
+        raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
+    return characters.replace("\0", "")
 
 
 def judge(

@@ -36,6 +36,7 @@ from pydantic_settings import (
 from pytimeparse2 import parse as parse_duration
 
 from simhash.index.redis.layout import MOST_DOCUMENTS
+from worker.counts import count_of
 from worker.errors import SettingsError
 from worker.page import MAX_URL_BYTES
 from worker.redis_url import check_url
@@ -58,6 +59,11 @@ def _seconds(value: object) -> object:
     return seconds
 
 
+def _count(value: object) -> object:
+    """10M, 1.5k, or a number."""
+    return count_of(value) if isinstance(value, str) else value
+
+
 def _brokers(value: str) -> str:
     for server in value.split(","):
         if not _BROKER.fullmatch(server.strip()):
@@ -76,6 +82,7 @@ def _address(value: str) -> str:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_count)]
 Topic = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
 
@@ -155,7 +162,7 @@ class Settings(BaseSettings):
         "auto",
         description="permutation tables of a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1, AxB; auto: by size",
     )
-    documents: int = Field(
+    documents: Count = Field(
         10_000_000,
         ge=1,
         le=MOST_DOCUMENTS,
@@ -165,7 +172,7 @@ class Settings(BaseSettings):
         None, description="compressed tables of earlier crawls: what matches a page there is a duplicate; none: no base"
     )
     max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
-    max_documents: int | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
+    max_documents: Count | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
 
     # Limits of one page
     max_page_bytes: ByteSize = Field(ByteSize(10 << 20), ge=1, description="largest page, after base64")
@@ -183,9 +190,9 @@ class Settings(BaseSettings):
     )
 
     # The loop
-    batch_pages: int = Field(200, ge=1, le=10_000, description="most pages in one transaction")
+    batch_pages: Count = Field(200, ge=1, le=10_000, description="most pages in one transaction")
     batch_bytes: ByteSize = Field(ByteSize(8 << 20), ge=1, description="about the most bytes in one transaction")
-    processes: int = Field(1, ge=1, le=256, description="consumers (run) or fingerprinting processes (file)")
+    processes: Count = Field(1, ge=1, le=256, description="consumers (run) or fingerprinting processes (file)")
     stuck_after: Seconds = Field(
         300.0, ge=5, description="a worker whose loop makes no progress for this long ends itself"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
+import brotli
 import zstandard
 
 from simhash.errors import PageError
@@ -21,7 +22,10 @@ from worker.records import Page
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 MAX_HEAD_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 20
+LONGEST_LENGTH = 18
+"""Digits of a Content-Length."""
 _OK = "200"
+_HOLDING_PAGES = ("response", "resource", "conversion")
 
 Headers = Mapping[str, str]
 
@@ -48,7 +52,7 @@ def warc_records(stream: IO[bytes], largest: int) -> Iterator[WarcRecord]:
         lines = _head(stream, f"record {number}")
         headers = _fields(lines)
         length = headers.get("content-length", "")
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= LONGEST_LENGTH):
             raise InputError(f"record {number} has no Content-Length but {length[:40]!r}")
         yield WarcRecord(headers, _block(stream, int(length), largest, f"record {number}"), int(length))
         number += 1
@@ -57,13 +61,13 @@ def warc_records(stream: IO[bytes], largest: int) -> Iterator[WarcRecord]:
 def page_of(record: WarcRecord, largest: int) -> Page | None:
     """The page in a record, at most a byte longer than `largest`; None when it holds none.
 
-    Pages are the responses with status 200, and the resources, of a text type.
+    Pages are the responses with status 200, and the resources and conversions (the texts of a WET), of a text type.
 
     Raises:
         PageError: stage "decode": its content encoding cannot be undone.
     """
     kind = record.headers.get("warc-type")
-    if kind not in ("response", "resource"):
+    if kind not in _HOLDING_PAGES:
         return None
     is_http = record.headers.get("content-type", "").lower().startswith("application/http")
     status, http, body = _http(record.block) if is_http else (_OK, record.headers, record.block)
@@ -110,20 +114,20 @@ def _head(stream: IO[bytes], where: str) -> list[bytes]:
 
 def _fields(lines: list[bytes]) -> dict[str, str]:
     """Header fields by lower-case name, the first of each; a line that begins with a blank continues the one before."""
-    fields: dict[str, str] = {}
+    fields: dict[str, list[str]] = {}
     name = ""
     for line in lines:
         text = line.decode("utf-8", "replace").strip("\r\n")
         if text[:1] in (" ", "\t") and name:
-            fields[name] = f"{fields[name]} {text.strip()}".strip()
+            fields[name].append(text.strip())
             continue
         name, colon, value = text.partition(":")
         name = name.strip().lower() if colon else ""
         if name in fields:
             name = ""
         if name:
-            fields[name] = value.strip()
-    return fields
+            fields[name] = [value.strip()]
+    return {name: " ".join(filter(None, parts)) for name, parts in fields.items()}
 
 
 def _block(stream: IO[bytes], length: int, largest: int, where: str) -> bytes:
@@ -165,7 +169,7 @@ def _decoded(body: bytes, http: Headers, largest: int) -> bytes:
             raise PageError("decode", f"content-encoding {name[:40]!r} is none of {', '.join(_DECODERS)}")
         try:
             body = _DECODERS[name](body, largest)
-        except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        except (zlib.error, zstandard.ZstdError, brotli.error, EOFError) as error:
             raise PageError("decode", f"content-encoding {name} of {len(body):,} bytes: {error}") from error
     return body
 
@@ -221,9 +225,28 @@ def _unzstd(body: bytes, largest: int) -> bytes:
         return reader.read(largest + 1)
 
 
+def _unbrotlied(body: bytes, largest: int) -> bytes:
+    """Brotli has no magic: a body that cannot be decoded, and begins as markup does, was stored decoded."""
+    decompressor = brotli.Decompressor()
+    content = bytearray()
+    try:
+        piece = decompressor.process(body, output_buffer_limit=largest + 1)
+        while piece and len(content) <= largest:
+            content += piece
+            piece = decompressor.process(b"", output_buffer_limit=largest + 1)
+    except brotli.error:
+        if body.lstrip().startswith(b"<"):
+            return body
+        raise
+    if not decompressor.is_finished() and len(content) <= largest:
+        raise EOFError("it ends before its stream does")
+    return bytes(content)
+
+
 _DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
     "gzip": _gunzipped,
     "x-gzip": _gunzipped,
     "deflate": _deflated,
     "zstd": _unzstd,
+    "br": _unbrotlied,
 }

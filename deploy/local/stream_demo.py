@@ -28,11 +28,11 @@ from rich.text import Text
 
 from worker.cli.summary import say, show
 from worker.errors import WorkerError
-from worker.files import Summary
 from worker.kafka import ensure_topics
 from worker.kafka.connect import admin_client
 from worker.kafka.topics import plans
 from worker.settings import PREFIX, Settings, load
+from worker.summary import Summary
 from worker.verdict import Verdict, decode
 
 PROCESSES = 2

@@ -2,7 +2,6 @@
 
 keys        arrays of keys: permuted, sorted, searched, compared
 huffman     codes of bounded length
-packing     bit strings in NumPy
 blocks      ascending keys to blocks of bits and back
 container   the file: header, index, checked blocks
 tables      a sorted table in such a file

@@ -30,7 +30,7 @@ from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
 from worker.batch.columns import PAGES, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
 from worker.batch.signing import Signing, signed_pages
-from worker.batch.sources import Slice, footer, is_compressed
+from worker.batch.sources import CONTENTS, Slice, footer, is_compressed
 from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
@@ -50,7 +50,6 @@ PAGE_ROWS = 256
 """Pages of a Parquet file read at once."""
 OF_A_PAGE = frozenset(PAGES.names) - {"seq"}
 OF_A_VERDICT = frozenset(PAGES.names)
-CONTENTS = ("html", "text", "html_base64")
 
 
 @dataclass(frozen=True)

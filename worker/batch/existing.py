@@ -39,7 +39,7 @@ def existing_of(
     of_group[group[group != NONE]] = np.flatnonzero(group != NONE)
     distance[group[group != NONE]] = numbers(rows["distance"], np.uint8)[group != NONE]
     own[page[page != NONE]] = np.flatnonzero(page != NONE)
-    return Existing(rows, of_group, distance, own, last_seq, sum(done.rows for done in told))
+    return Existing(rows, of_group, distance, own, last_seq, sum(done.rows - done.rejected for done in told))
 
 
 def _older(tables: list[pa.Table]) -> pa.Table:

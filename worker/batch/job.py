@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,7 +41,7 @@ from worker.batch.signing import Signing
 from worker.batch.sources import Slice, slices
 from worker.batch.sources import Source as Input
 from worker.batch.tasks import Done, Scan, Sign, new_pages, part_file
-from worker.errors import InputError
+from worker.errors import InputError, TooFewJudged
 
 TABLE_ENTRIES = 1 << 22
 """Groups that are compared at once; their tables take about 160 bytes each in every Python process of an executor."""
@@ -62,6 +63,7 @@ class Batch:
     Attributes:
         relation_for: the relation; its design may depend on the number of groups where the relation itself does not.
         clusters: whether to report clusters, which takes pairs that the verdicts do not need.
+        max_rejected: of existing records; None: any.
     """
 
     new: Sequence[Input]
@@ -71,6 +73,7 @@ class Batch:
     signing: Signing
     relation_for: Relate
     clusters: bool = False
+    max_rejected: int | None = None
 
 
 def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
@@ -128,6 +131,8 @@ class _Run:
     scratch: Path
     seconds: dict[str, float] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
+    rejections: list[Path] = field(default_factory=list)
+    """Files of what cannot be read of the existing records."""
 
     def done(self) -> BatchSummary:
         batch = self.batch
@@ -141,6 +146,7 @@ class _Run:
         relation = batch.relation_for(groups.signed)
         existing = self._scanned(groups, relation)
         summary.existing = existing.pages
+        self._check_existing(summary)
         kept = self._chosen(groups, relation, deciding.open_groups(groups, existing))
         clusters = Clusters(groups, existing, self._linked(groups, relation)) if batch.clusters else None
         judgement = Judgement(batch.profile, deciding.decide(groups, existing, kept), existing)
@@ -186,7 +192,23 @@ class _Run:
             scans.append(self._stage("scanning", scan, parts))
             shared.unpersist()
             files += [part_file(directory, "matches", part) for part, _ in parts]
+            self.rejections = self.rejections or [part_file(directory, "rejections", part) for part, _ in parts]
         return existing_of(groups, [piece for _, piece in parts], scans, files)
+
+    def _check_existing(self, summary: BatchSummary) -> None:
+        """Count what cannot be read; refuse an archive of which that is too much, or all.
+
+        Raises:
+            TooFewJudged: so it is; the new pages would be called unique for want of anything to hold them against.
+        """
+        for line in _rejected_in(self.rejections):
+            summary.existing_rejected += 1
+            summary.explain(_existing_reason(line))
+        count, most = summary.existing_rejected, self.batch.max_rejected
+        if count and (not summary.existing or (most is not None and count > most)):
+            told = "all of them" if not summary.existing else f"more than {most:,}"
+            why = summary.reasons()[0].example
+            raise TooFewJudged(f"{count:,} existing records cannot be read, {told}, mostly: {why:.300}")
 
     def _chosen(self, groups: Groups, relation: Relation, is_open: np.ndarray[Any, Any]) -> deciding.Greedy:
         """The greedy choice among the new ones; nearly always after one round."""
@@ -268,7 +290,8 @@ class _Run:
         try:
             for row, verdict, known in judgement.verdicts(rows_in_order(parts, files)):
                 if verdict is None:
-                    summary.rejected += 1
+                    said = msgspec.json.decode(row["rejection"])
+                    summary.reject(said["stage"], said["message"])
                     results.rejection(row["rejection"])
                     continue
                 if clusters:
@@ -278,6 +301,8 @@ class _Run:
                 results.verdict(row, verdict)
                 if summary.pages % 1024 == 0:
                     self._tell(summary.pages, total)
+            for line in _rejected_in(self.rejections):
+                results.rejection(line)
             if clusters:
                 results.clusters(clusters.lines())
             results.finish()
@@ -288,6 +313,17 @@ class _Run:
         if self.watch.stopping.is_set():
             raise Stopped
         self.watch.on_progress("writing", done, total)
+
+
+def _rejected_in(files: Sequence[Path]) -> Iterator[bytes]:
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches():
+            yield from batch["rejection"].to_pylist()
+
+
+def _existing_reason(line: bytes) -> str:
+    said = msgspec.json.decode(line)
+    return f"existing, {said['input']}: {said['stage']}: {said['message']}"
 
 
 def _ranges(count: int, size: int) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ class Request:
         memory: of each of Spark's Java processes.
         k: compare fingerprints alone, within so many bits; None: as the profile says.
         clusters: whether to report clusters.
+        max_rejected: how many existing records may be unreadable; None: any.
 
     Raises:
         InputError: an input is given twice among the new ones.
@@ -36,6 +37,7 @@ class Request:
     memory: str = "2g"
     k: int | None = None
     clusters: bool = False
+    max_rejected: int | None = None
 
     def __post_init__(self) -> None:
         for given in (self.new, self.existing):

@@ -23,8 +23,8 @@ from simhash.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing
 from worker.batch.sources import Slice
-from worker.files import Summary
 from worker.judge import Prepared, verdict_of
+from worker.summary import Summary
 from worker.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
@@ -53,6 +53,7 @@ class BatchSummary(Summary):
 
     Attributes:
         existing: pages that it was compared with.
+        existing_rejected: existing records that cannot be read, with which nothing was compared.
         duplicates_of_existing: of all duplicates, those of one of these.
         inputs: files read, on both sides.
         stage_seconds: wall time by stage.
@@ -60,6 +61,7 @@ class BatchSummary(Summary):
     """
 
     existing: int = 0
+    existing_rejected: int = 0
     duplicates_of_existing: int = 0
     inputs: int = 0
     stage_seconds: dict[str, float] = field(default_factory=dict)

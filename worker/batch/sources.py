@@ -8,6 +8,7 @@ parquet      pages or signatures: a range of row groups
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ SLICE_BYTES = 64 << 20
 """Of a file of verdicts, a slice."""
 SLICE_ROWS = 1 << 20
 """Of a Parquet file, a slice has at least so many rows if there are, in whole row groups."""
+CONTENTS = ("html", "text", "html_base64")
+"""Where a page has its content."""
 LONGEST_FIRST_LINE = 1 << 20
 SLICE_BLOCKS = 1 << 12
 """Of compressed tables, a slice: a quarter of a million records."""
@@ -70,8 +73,18 @@ def sources(names: Sequence[str]) -> list[Source]:
         InputError: there is no such file, or it is of no kind that is known.
     """
     found = [(name, kind) for given in names for name, kind in _sources(given)]
+    _refuse_repeated([name for name, _ in found])
     here = Path.cwd()  # a task may run in another
     return [Source(number, name, kind, here) for number, (name, kind) in enumerate(found)]
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    """Directly or in a directory: the second reading of a page would be a replay of the first."""
+    paths = [Path(name).resolve() for name in names]
+    counts = Counter(paths)
+    for name, path in zip(names, paths, strict=True):
+        if counts[path] > 1 or any(parent in counts for parent in path.parents):
+            raise InputError(f"{name} is given twice: the second reading would be a replay of the first")
 
 
 def _sources(name: str) -> Iterator[tuple[str, Kind]]:
@@ -105,7 +118,11 @@ def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
 
 
 def _holds_verdicts(path: Path) -> bool:
-    """Whether the first line of a file is a verdict."""
+    """Whether the first line of a file is a verdict.
+
+    Raises:
+        InputError: it cannot be read; or holds a fingerprint and is neither a verdict nor a page.
+    """
     if path.is_dir() or path.name.lower().endswith((*HTML_SUFFIXES, *WARC_SUFFIXES)):
         return False
     try:
@@ -117,7 +134,10 @@ def _holds_verdicts(path: Path) -> bool:
         first = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return isinstance(first, dict) and {"verdict", "observation", "fingerprint"} <= first.keys()
+    names = first.keys() if isinstance(first, dict) else set()
+    if "fingerprint" in names and not names & {"verdict", *CONTENTS}:
+        raise InputError(f"{path}: fingerprints as lines of JSON are not read: write them as Parquet, or as verdicts")
+    return {"verdict", "observation", "fingerprint"} <= names
 
 
 def is_compressed(path: Path) -> bool:

@@ -39,6 +39,7 @@ MATCHES = pa.schema(
 )
 """An existing page that new ones match: `group` and `distance`; or that is a new page itself, read again: `own` is
 that page's number, and `group` is -1."""
+REJECTIONS = pa.schema([PAGES.field("rejection")])
 OBSERVATION_BITS = 24
 KEPT_OBSERVATION = np.dtype(f">u{STORED_BYTES}")
 
@@ -48,6 +49,7 @@ class Done(NamedTuple):
 
     Attributes:
         rows, written: how many it read and wrote.
+        rejected: existing records that cannot be read (`REJECTIONS`).
         skipped: records of a WARC that are no pages.
         numbered, last_seq: whether its pages have numbers, and the highest.
         cpu: processor seconds that it took.
@@ -56,6 +58,7 @@ class Done(NamedTuple):
 
     rows: int = 0
     written: int = 0
+    rejected: int = 0
     skipped: int = 0
     numbered: bool = False
     last_seq: int = 0
@@ -194,15 +197,24 @@ class Scan:
     """A broadcast `NewPages`."""
 
     def __call__(self, part: Part) -> Done:
-        """Write the matches in a slice: of each group the oldest, and what is a new page itself."""
+        """Write the matches in a slice: of each group the oldest, and what is a new page itself; and what is none."""
         return answered(lambda: self._done(*part))
 
     def _done(self, number: int, piece: Slice) -> Done:
+        with written(part_file(self.directory, "rejections", number), REJECTIONS) as reject:
+            return self._scanned(number, piece, reject)
+
+    def _scanned(self, number: int, piece: Slice, reject: Callable[[pa.Table], None]) -> Done:
+        rejected = 0
         counted, numbered, last_seq, found = Counted(), False, 0, [MATCHES.empty_table()]
         keeper = OldestProbe(len(self.new.value.tables.entries))
         for block in blocks(piece, self.signing, counted):
             keys = block.columns(_compared(self.relation))
             _check_verifiers(keys, self.relation, piece.source.name)
+            if piece.source.kind != "tables":
+                lines = _rejections(block, keys)
+                reject(lines)
+                rejected += len(lines)
             if "seq" in block.names:
                 lowest, highest = _ages(block)
                 if lowest < last_seq:
@@ -212,7 +224,15 @@ class Scan:
                 found = [oldest([*found, matches])]
         with written(part_file(self.directory, "matches", number), MATCHES) as write:
             write(found[0])
-        return Done(counted.rows, found[0].num_rows, 0, numbered, last_seq)
+        return Done(counted.rows, found[0].num_rows, rejected, 0, numbered, last_seq)
+
+
+def _rejections(block: Block, keys: pa.Table) -> pa.Table:
+    """What is said of the rows of a block that nobody can read."""
+    rows = np.flatnonzero(np.asarray(pc.is_null(keys["fingerprint"])))
+    if not len(rows):
+        return REJECTIONS.empty_table()
+    return block.columns(REJECTIONS.names, rows).drop_null().cast(REJECTIONS)
 
 
 def _ages(block: Block) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from worker.batch.request import Request, Watch
-from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.stopping import stop_on_signals
@@ -59,6 +59,11 @@ def _memory(_: click.Context, __: click.Parameter, value: str) -> str:
     help="compare fingerprints alone, within K bits, without the profile's verifier  [default: as the profile says]",
 )
 @click.option("--clusters", is_flag=True, help="also write clusters.jsonl: what hangs together, directly or not")
+@click.option(
+    "--max-rejected",
+    type=Count(),
+    help="refuse EXISTING beyond so many unreadable records; exit code 1 beyond so many of NEW  [default: any number]",
+)
 @click.option("--summary-json", type=click.Path(path_type=Path, dir_okay=False), help="write the summary's figures")
 @click.option("--quiet", "-q", is_flag=True, help="no progress and no summary on standard error")
 @settings_options(NAMES, DEFAULTS)
@@ -70,6 +75,7 @@ def batch(
     memory: str,
     k: int | None,
     clusters: bool,
+    max_rejected: int | None,
     summary_json: Path | None,
     quiet: bool,
     config: Path | None,
@@ -88,20 +94,23 @@ def batch(
       spark-submit --master spark://… deploy/spark/submit.py batch …   # see docs/batch.md
 
     The verdicts are those of `simhash-dedup file` on the same inputs in the same order. Nothing is written unless all
-    is done. Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
+    is done. Records of EXISTING that cannot be read are counted and kept in rejected.jsonl too; where none can, that is
+    an error. Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
-    request = Request(inputs, against, out, settings, master, memory, k, clusters)
+    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected)
     summary = _done(request, console)
     if summary_json:
         _write(summary_json, summary)
-    show(summary, console, {"existing": summary.existing, "duplicates of existing": summary.duplicates_of_existing})
+    more = {"existing": summary.existing, "duplicates of existing": summary.duplicates_of_existing}
+    show(summary, console, more | {"existing, unreadable": summary.existing_rejected})
     say(f"verdicts: {out / 'verdicts.jsonl'}", console)
     if clusters:
         say(f"clusters: {out / 'clusters.jsonl'}", console)
-    if summary.rejected:
+    if summary.rejected + summary.existing_rejected:
         say(f"rejected: {out / 'rejected.jsonl'}", console)
+    summary.check(max_rejected)
 
 
 def _done(request: Request, console: Console) -> BatchSummary:

@@ -24,6 +24,7 @@ from simhash.tables import Design
 from simhash.tables import design as find_design
 from worker.assessment import Assessment, Bench, as_json, assess, with_common_substrings
 from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.summary import say
 from worker.consumer import page_limits, recipe
 from worker.designs import design_for
 from worker.errors import InputError, SettingsError
@@ -218,28 +219,24 @@ def _described(order: Order) -> dict[str, object]:
 
 def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
     count = len(order.corpus.ids)
-    _say(f"{count:,} pages, {count * (count - 1) // 2:,} pairs, all compared", console)
+    say(f"{count:,} pages, {count * (count - 1) // 2:,} pairs, all compared", console)
     for unknown, kind in ((order.truth.unknown_pairs, "listed pairs"), (order.truth.unknown_labels, "labels")):
         if unknown:
-            _say(f"{unknown:,} {kind} are of other pages: left out", console)
+            say(f"{unknown:,} {kind} are of other pages: left out", console)
     for each in found:
         speed = each.speed
         console.rule(f"[bold]{each.profile.name}", align="left")
-        _say(
+        say(
             f"{speed.rejected:,} pages rejected, {speed.without_fingerprint:,} without fingerprint; one process: "
             f"{speed.html_to_fingerprint:,.0f} pages/s as they come, {speed.text_to_fingerprint:,.0f}/s from text",
             console,
         )
         if speed.first_rejection:
-            _say(f"the first that is rejected: {speed.first_rejection}", console)
+            say(f"the first that is rejected: {speed.first_rejection}", console)
         console.print(_rules_table(each))
         console.print(_language_table(each))
     console.rule("[bold]Recall by Jaccard similarity", align="left")
     console.print(_bands_table(found))
-
-
-def _say(text: str, console: Console) -> None:
-    console.print(text, markup=False, highlight=False)
 
 
 def _table(first: str, *others: str) -> Table:

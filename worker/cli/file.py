@@ -17,17 +17,18 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from simhash.index.redis import epochs
-from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.consumer import page_limits, recipe
 from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
-from worker.files import Bench, Outputs, Places, Summary, run_files
+from worker.files import Bench, Outputs, Places, run_files
 from worker.fingerprinters import Fingerprinters
-from worker.inputs import Input, open_input
+from worker.inputs import Input, open_inputs
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 from worker.stores import configured_profile, connected_index
+from worker.summary import Summary
 
 NAMES = (
     "processes",
@@ -53,21 +54,24 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 @dataclass(frozen=True)
 class Job:
-    """What one run was asked to do; `state` and `redis_url` None: an index for this run only."""
+    """What one run was asked to do.
+
+    Attributes:
+        state: keep the index in this directory.
+        on_server: judge on the index of a server; with neither the index is for this run only.
+        force: overwrite what an earlier run has written.
+    """
 
     inputs: tuple[str, ...]
     places: Places
     state: Path | None
-    redis_url: str | None
+    on_server: bool
+    force: bool = False
 
     def __post_init__(self) -> None:
-        if self.state and self.redis_url:
+        if self.state and self.on_server:
             raise SettingsError("--state is for the embedded index, --redis for a server's: give one of them")
-        read = [name if name == "-" else os.path.realpath(name) for name in self.inputs]
-        for name, path in zip(self.inputs, read, strict=True):
-            if read.count(path) > 1:
-                raise InputError(f"{name} is given twice: the second reading would be a replay of the first")
-        self._check_places(set(read))
+        self._check_places({name if name == "-" else os.path.realpath(name) for name in self.inputs})
 
     def _check_places(self, read: set[str]) -> None:
         written: set[str] = set()
@@ -75,6 +79,8 @@ class Job:
             path = os.path.realpath(place)
             if path in read:
                 raise InputError(f"{place} is an input: writing to it would destroy it")
+            if not self.force and os.path.isfile(path) and os.path.getsize(path):
+                raise InputError(f"{place} exists: --force overwrites it, another name keeps it")
             if path in written and (os.path.isfile(path) or not os.path.exists(path)):
                 raise InputError(f"{place} is to be written twice")
             written.add(path)
@@ -94,9 +100,14 @@ class Job:
     help="use the index on this server, not an embedded one",
 )
 @click.option(
+    "--server", is_flag=True, help="the same, with the URL of the setting redis_url: no password is seen by `ps`"
+)
+@click.option(
     "--unique-out", type=FILE, help="also write the unique pages (JSONL), and their byte offsets to FILE.index"
 )
 @click.option("--rejected-out", type=FILE, help="what was rejected, and why  [default: OUT.rejected.jsonl]")
+@click.option("--force", is_flag=True, help="overwrite what an earlier run has written")
+@click.option("--max-rejected", type=Count(), help="exit code 1 where more records are rejected  [default: any number]")
 @click.option("--summary-json", type=FILE, help="write the summary's figures")
 @click.option("--quiet", "-q", is_flag=True, help="no progress and no summary on standard error")
 @settings_options(NAMES, DEFAULTS)
@@ -105,6 +116,9 @@ def file(
     out: str,
     state: Path | None,
     redis_url: str | None,
+    server: bool,
+    force: bool,
+    max_rejected: int | None,
     quiet: bool,
     config: Path | None,
     **options: Any,
@@ -121,19 +135,25 @@ def file(
       simhash-dedup file tuesday.warc.gz --state ./seen --out tuesday.jsonl   # judged against monday
       zstdcat pages.zst | simhash-dedup file - --out - | jq .verdict
 
-    Exit code 3 when an input is broken or an output cannot be written, after what came before is judged and written.
+    Rejected records are kept in OUT.rejected.jsonl; where OUT is no file, in a new simhash-dedup.rejected.jsonl here. A
+    file that is given twice, directly or in a directory, is read once.
+
+    Exit code 3 when an input is broken or an output cannot be written, after what came before is judged and written;
+    1 when no page was judged, or more were rejected than --max-rejected.
     """
-    places = _places(out, options)
-    job = Job(inputs, places, state, redis_url)
+    if redis_url and server:
+        raise SettingsError("--redis names a server, --server takes that of the setting redis_url: give one of them")
+    job = Job(inputs, _places(out, options), state, server or redis_url is not None, force)
     settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(stderr=True, quiet=quiet)
-    if not redis_url and "redis_url" in settings.model_fields_set:
-        note = "redis_url is for streams: this run has an index of its own; --redis-url judges on a server's"
+    if not job.on_server and "redis_url" in settings.model_fields_set:
+        note = "redis_url is for streams: this run has an index of its own; --server judges on that server's"
         console.print(note, soft_wrap=True)
-    summary = _done(job, settings, console)
-    _show(summary, job.places, console)
+    summary, rejected_in = _done(job, settings, console)
+    _show(summary, job.places, rejected_in, console)
     if not summary.complete:
         raise KeyboardInterrupt
+    summary.check(max_rejected)
 
 
 def _places(out: str, options: dict[str, Any]) -> Places:
@@ -145,14 +165,14 @@ def _places(out: str, options: dict[str, Any]) -> Places:
     return Places(Path(out), unique, rejected or (Path(out + ".rejected.jsonl") if beside else None), summary)
 
 
-def _done(job: Job, settings: Settings, console: Console) -> Summary:
-    """The job, done."""
-    keeps_index = job.state is not None or job.redis_url is not None
-    inputs = [open_input(name, settings.max_page_bytes, spool=keeps_index) for name in job.inputs]
+def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:
+    """The job, done; and where rejected records are."""
+    keeps_index = job.state is not None or job.on_server
+    inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index)
     profile = configured_profile(settings)
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
-        client = None if job.redis_url else stack.enter_context(embedded_redis(job.state))
+        client = None if job.on_server else stack.enter_context(embedded_redis(job.state))
         if client is not None:  # it is another server in each run: that is no news
             logging.getLogger(epochs.__name__).setLevel(logging.ERROR)
         reopen = partial(connected_index, settings, profile, client)
@@ -164,8 +184,9 @@ def _done(job: Job, settings: Settings, console: Console) -> Summary:
         on_progress = stack.enter_context(_progress(inputs, console))
         bench = Bench(profile, index, fingerprinters, reopen)
         summary = run_files(inputs, outputs, bench, stopping, on_progress)
+        summary.again = len(again)
         outputs.finish(summary)
-        return summary
+        return summary, outputs.rejected_in
 
 
 @contextmanager
@@ -209,10 +230,10 @@ def _bar(inputs: list[Input], total: int | None, console: Console) -> Iterator[C
         yield update
 
 
-def _show(summary: Summary, places: Places, console: Console) -> None:
+def _show(summary: Summary, places: Places, rejected_in: str | None, console: Console) -> None:
     show(summary, console)
     say(f"verdicts: {places.verdicts or 'standard output'}", console)
     if places.unique:
         say(f"unique pages: {places.unique}", console)
     if summary.rejected:
-        say(f"rejected: {places.rejected or 'not written (--rejected-out)'}", console)
+        say(f"rejected: {rejected_in}", console)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from worker.cli.plan import plan
 from worker.cli.rebuild import rebuild
 from worker.cli.run import run
 from worker.cli.tables import tables
+from worker.cli.terminal import guard_streams
 from worker.cli.topics import topics
 from worker.errors import InputError
 from worker.failure import exit_code_of, report
@@ -83,7 +83,7 @@ for command in (*OPERATING, migrate):
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
     _fill_closed_streams()
-    _show_every_character()
+    guard_streams()
     try:
         # Not commands(): click would make exit code 1 of a broken pipe.
         with commands.make_context("simhash-dedup", sys.argv[1:]) as context:
@@ -104,13 +104,6 @@ def main() -> None:
             error = InputError(f"cannot write: {error.strerror}")
         report(error)
         sys.exit(exit_code_of(error))
-
-
-def _show_every_character() -> None:
-    """What a terminal's encoding lacks is written as \\U0001f600; JSON is bytes, and UTF-8 everywhere."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _give_up_standard_output() -> None:

@@ -20,7 +20,7 @@ from simhash.index.redis.layout import bucket_bits as fitting_bits
 from simhash.index.redis.operators.migration import Migration, Progress, Removal
 from simhash.tables import design as find_design
 from worker.cli.operating.telling import saying_what_is_next
-from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.cli.options import INDEX, LOGGING, Count, settings_of, settings_options
 from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.setbacks import Setbacks
@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 600.0
 @click.option("--design", "name", metavar="NAME", help="permutation tables, or auto: by --documents and --k")
 @click.option(
     "--documents",
-    type=click.IntRange(1, MOST_DOCUMENTS),
+    type=Count(1, MOST_DOCUMENTS),
     help="lay it out for so many unique pages  [default: as it is]",
 )
 @click.option("--bucket-bits", type=click.IntRange(1, 32), help="leading bits of a bucket  [default: by --documents]")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from worker import logs
+from worker.counts import count_of
 from worker.settings import CONFIG_VARIABLE, Settings, load, written
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +44,23 @@ def _option(name: str, default: object) -> Callable[[F], F]:
     shown = "" if default is None else f"  [default: {written(default) or 'empty'}]"
     flag = f"--{name.replace('_', '-')}"
     return click.option(flag, name, metavar=_metavar(name), default=None, help=f"{field.description}{shown}")
+
+
+class Count(click.ParamType[int]):
+    """A whole number as people write it: 2000, 10k, 1.5M."""
+
+    name = "N"
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self._range = click.IntRange(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; click's own complaint where it is none, or out of range."""
+        try:
+            number = count_of(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return int(self._range.convert(number, param, ctx))
 
 
 def _metavar(name: str) -> str:

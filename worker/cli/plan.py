@@ -15,7 +15,7 @@ from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
 from simhash.profiles import Profile
 from simhash.sketch import MinHashSketch
-from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.stores import configured_profile
@@ -30,7 +30,7 @@ MOST_URL_BYTES = 32 << 10
 @click.option(
     "--documents",
     "-n",
-    type=click.IntRange(1, MOST_DOCUMENTS),
+    type=Count(1, MOST_DOCUMENTS),
     required=True,
     help="unique pages that the index will hold",
 )

@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from worker.files import Summary
+from worker.cli.terminal import plain
+from worker.summary import Summary
 from worker.verdict import Verdict
 
+SHOWN_REASONS, SHOWN_CHARACTERS = 5, 300
 NO_FIGURES: Mapping[str, int] = {}
 
 
 def show(summary: Summary, console: Console, more: Mapping[str, int] = NO_FIGURES) -> None:
-    """Print the figures, `more` of them below, and the example pairs."""
+    """Print the figures, `more` of them below, why records were rejected, and the example pairs."""
     console.print(_figures(summary, more))
+    reasons = summary.reasons()
+    for reason in reasons[:SHOWN_REASONS]:
+        say(f"  {reason.count:,} rejected: {plain(reason.example)[:SHOWN_CHARACTERS]}", console)
+    if more_reasons := reasons[SHOWN_REASONS:]:
+        say(f"  {sum(reason.count for reason in more_reasons):,} rejected for {len(more_reasons):,} more", console)
     for verdict in summary.examples:
         say(_pair(verdict), console)
 
@@ -35,6 +42,7 @@ def _figures(summary: Summary, more: Mapping[str, int]) -> Table:
         "of these, same URL again": summary.same_url,
         "rejected": summary.rejected,
         "skipped (no pages)": summary.skipped,
+        **({"given again, read once": summary.again} if summary.again else {}),
         "pages/s": round(summary.pages_per_second),
     }
     for name, value in (rows | dict(more)).items():
@@ -46,4 +54,4 @@ def _pair(verdict: Verdict) -> str:
     if verdict.match is None:
         raise ValueError("a unique page is no example of a pair")
     bits = verdict.match.distance
-    return f"  {bits} bit{'' if bits == 1 else 's'} apart:\n    {verdict.url}\n    {verdict.match.url}"
+    return f"  {bits} bit{'' if bits == 1 else 's'} apart:\n    {plain(verdict.url)}\n    {plain(verdict.match.url)}"
