@@ -53,7 +53,7 @@ class Search:
         unique = np.flatnonzero(told.unique & ~forgetting.taken_down(told.observation))
         self.pages, self._forgetting, self._before = pages, forgetting, before
         self.stored = unique[np.argsort(told.seq[unique], kind="stable")]
-        self._bound = np.searchsorted(told.seq[self.stored], np.minimum(told.seq, before), "left")
+        self._bound = np.searchsorted(told.seq[self.stored], told.seq, "left")
         self.limit = pages.rule.prefix_limit or len(self.stored) or 1
 
     def forgotten(self, pairs: Pairs) -> Flags:
