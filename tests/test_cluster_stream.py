@@ -47,6 +47,7 @@ def finished(stream):
     with working(worker):
         stream.wait_for(COUNT)
         assert worker.stop()[0] == 0
+    stream.check()
     return sorted(row.value for row in stream.committed())
 
 

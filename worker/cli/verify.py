@@ -119,7 +119,7 @@ def verify(
         if export:
             lines = iter(stack.enter_context(opened(export)))
         elif with_index:
-            lines = _rows_of_index(settings)
+            lines = rows_of_index(settings)
         check = Check(sources, given, design, lines, (lambda _: None) if quiet else teller())
         check.run()
     for line in _told(check):
@@ -130,7 +130,7 @@ def verify(
         sys.exit(1)
 
 
-def _rows_of_index(settings: Settings) -> Iterator[bytes]:
+def rows_of_index(settings: Settings) -> Iterator[bytes]:
     """The lines that `index export` would write: the one way in which an index is looked at here."""
     for row in exported(operations(found_index(settings))):
         yield encoded(row)
