@@ -19,9 +19,10 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --custo
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(STAMP) ## judge the bundled sample with an embedded Redis; nothing to start
+demo: $(STAMP) ## judge the bundled sample with an embedded Redis, and check the verdicts; nothing to start
 	@mkdir -p $(OUT)
 	$(BIN)/python -m worker file samples/pages.jsonl.zst --out $(OUT)/verdicts.jsonl --force
+	$(BIN)/python -m worker verify $(OUT)/verdicts.jsonl --dead-letters $(OUT)/verdicts.jsonl.rejected.jsonl --input samples/pages.jsonl.zst
 
 stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst

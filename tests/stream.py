@@ -17,6 +17,11 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.pages import address
+from worker.cli.verify import rows_of_index
+from worker.settings import PREFIX, load
+from worker.verifying.checks import Check
+from worker.verifying.rules import Given
+from worker.verifying.sources import Sources
 
 ROOT = Path(__file__).parent.parent
 WAIT_SECONDS = 240.0
@@ -191,6 +196,15 @@ class Stream:
             prefix = "__connect.errors."
             found[int(headers[prefix + "partition"]), int(headers[prefix + "offset"])] += 1
         return found
+
+    def check(self, *, index: bool = True) -> None:
+        """Everything told is as promised, as `simhash-dedup verify --with-input --index` sees it."""
+        given = {n.removeprefix(PREFIX).lower(): v for n, v in self.environment().items() if n.startswith(PREFIX)}
+        settings = load(given)
+        rows = rows_of_index(settings) if index else None
+        check = Check(Sources(settings, with_input=True), Given(), None, rows, lambda _: None)
+        check.run()
+        assert not check.findings.violations, "\n".join(check.findings.first)
 
     def wait_for(self, count: int) -> None:
         """Wait until at least `count` records are answered."""

@@ -57,6 +57,7 @@ def assert_each_answered_once(stream, count=COUNT):
     answers = stream.answers()
     assert len(answers) == count
     assert set(answers.values()) == {1}
+    stream.check()
 
 
 def assert_guarantees(verdicts):

@@ -24,6 +24,7 @@ from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.terminal import guard_streams
 from worker.cli.topics import topics
+from worker.cli.verify import verify
 from worker.errors import InputError
 from worker.failure import exit_code_of, report
 
@@ -74,7 +75,7 @@ def commands() -> None:
 
 
 index.add_command(base)
-for command in (run, file, batch, topics, plan, rebuild, index, inspect, evaluate, tables):
+for command in (run, file, batch, topics, plan, rebuild, verify, index, inspect, evaluate, tables):
     commands.add_command(command)
 for command in (*OPERATING, migrate):
     index.add_command(command)

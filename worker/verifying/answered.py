@@ -1,0 +1,109 @@
+"""One answer for each record, and each number given once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from worker.verifying.columns import OFFSET_BITS, Numbers, Spots, Verdicts
+from worker.verifying.findings import Findings
+
+TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
+NUMBER_TWICE = "number given twice"
+FILE = "file:"
+"""What the digest of a file begins with, where it stands in place of a topic."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Every verdict and every dead letter: the record that it answers, and where it stands; verdicts first."""
+
+    spots: Spots
+    record: Numbers
+    place: Numbers
+
+    def at(self, row: int) -> str:
+        """Where an answer stands."""
+        return self.spots.show(int(self.place[row]))
+
+    def of(self, row: int) -> str:
+        """What it answers."""
+        return self.spots.show(int(self.record[row]))
+
+
+def check_twice(answers: Answers, findings: Findings) -> None:
+    """No record has two answers."""
+    order = np.argsort(answers.record, kind="stable")
+    again = np.flatnonzero(np.diff(answers.record[order]) == 0)
+    former = dict(zip(order[again + 1].tolist(), order[again].tolist(), strict=True))
+
+    def tell(row: int) -> tuple[object, str]:
+        return answers.at(row), f"{answers.of(row)} has its answer at {answers.at(former[row])}"
+
+    findings.add(TWICE, sorted(former), tell)
+
+
+def check_input(answers: Answers, records: Numbers, findings: Findings) -> None:
+    """Each record of the input has an answer, and each answer a record."""
+    spots = answers.spots
+    records = np.unique(records)
+    lost = records[~np.isin(records, answers.record)]
+    findings.add(LOST, lost, lambda number: (spots.show(number), "has neither a verdict nor a dead letter"))
+    unknown = np.flatnonzero(~np.isin(answers.record, records))
+    gone = _expired(answers.record[unknown], records, spots)
+    findings.add(UNKNOWN, unknown[~gone], lambda row: (answers.at(row), f"there is no {answers.of(row)} in the input"))
+    if gone.any():
+        findings.notes.append(f"{gone.sum():,} answers are to records that the input topic has no more")
+
+
+def _expired(numbers: Numbers, records: Numbers, spots: Spots) -> np.ndarray:
+    """Which of these, that the input does not have, stand before what is left of their partition."""
+    first: dict[int, int] = {}
+    ids = records >> OFFSET_BITS
+    for id_, at in zip(*np.unique(ids, return_index=True), strict=True):
+        first[int(id_)] = int(records[at])
+    topics = {spots.names[id_][0] for id_ in first}
+    return np.array([_is_expired(number, first, topics, spots) for number in numbers.tolist()], dtype=np.bool_)
+
+
+def _is_expired(number: int, first: Mapping[int, int], topics: set[str], spots: Spots) -> bool:
+    topic = spots.names[number >> OFFSET_BITS][0]
+    if topic.startswith(FILE):
+        return False
+    begin = first.get(number >> OFFSET_BITS)
+    return topic in topics if begin is None else number < begin
+
+
+def note_gaps(answers: Answers, findings: Findings) -> None:
+    """Where nobody knows the input: offsets without an answer between others that have one."""
+    records = np.unique(answers.record)
+    ids = records >> OFFSET_BITS
+    for at, count in zip(*np.unique(ids, return_index=True, return_counts=True)[1:], strict=True):
+        first, last = (answers.spots.record(int(records[i])) for i in (at, at + count - 1))
+        if missing := last.offset - first.offset + 1 - int(count):
+            topic = f"{first.topic}[{first.partition}]"
+            span = f"between {first.offset:,} and {last.offset:,}"
+            findings.notes.append(
+                f"{topic}: {missing:,} offsets {span} have no answer (lost, or no records: give the input)"
+            )
+
+
+def check_numbers(verdicts: Verdicts, findings: Findings) -> None:
+    """No number is that of two pages."""
+    unique = np.flatnonzero(verdicts.unique)
+    order = unique[np.argsort(verdicts.seq[unique], kind="stable")]
+    again = np.flatnonzero(np.diff(verdicts.seq[order]) == 0)
+    former = dict(zip(order[again + 1].tolist(), order[again].tolist(), strict=True))
+
+    def tell(row: int) -> tuple[object, str]:
+        return verdicts.at(row), f"{verdicts.seq[row]:,} is the number of the page at {verdicts.at(former[row])} too"
+
+    findings.add(NUMBER_TWICE, sorted(former), tell)
+    if len(order):
+        numbers = np.unique(verdicts.seq[order])
+        if missing := int(numbers[-1] - numbers[0]) + 1 - len(numbers):
+            findings.notes.append(
+                f"{missing:,} numbers between {numbers[0]:,} and {numbers[-1]:,} are of no page in these verdicts"
+            )

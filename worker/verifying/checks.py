@@ -1,0 +1,150 @@
+"""All checks in their order: read, one answer each, numbers, matches, what was missed, the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from worker.errors import InputError, SettingsError
+from worker.verifying import told as codec
+from worker.verifying.answered import Answers, check_input, check_numbers, check_twice, note_gaps
+from worker.verifying.columns import Numbers, Spots, VerdictColumns, Verdicts
+from worker.verifying.designs import named
+from worker.verifying.findings import Findings
+from worker.verifying.forgetting import Forgetting, numbers_before
+from worker.verifying.held import check_index, head_of, held_in
+from worker.verifying.matches import Pages, check_matches
+from worker.verifying.missed import check_missed
+from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
+from worker.verifying.sources import Sources
+
+NO_VERDICT, OTHER_PROFILE = "not a verdict", "another profile"
+PROGRESS = Callable[[str], None]
+TELL_EVERY = 5000
+
+
+@dataclass
+class Counts:
+    """How much was looked at."""
+
+    verdicts: int = 0
+    unique: int = 0
+    dead_letters: int = 0
+    records: int | None = None
+    held: int | None = None
+
+
+@dataclass
+class Check:
+    """One check of everything that it was given.
+
+    Attributes:
+        export: the lines of the index's export; None: the index is not looked at. Read after everything else.
+        design: name of the index's design, where it is not read from the index.
+    """
+
+    sources: Sources
+    given: Given
+    design: str | None
+    export: Iterator[bytes] | None
+    tell: PROGRESS
+    findings: Findings = field(default_factory=Findings)
+    counts: Counts = field(default_factory=Counts)
+
+    def run(self) -> None:
+        """Read and check; `findings` and `counts` say what came of it.
+
+        Raises:
+            InputError, BrokerError, SettingsError: something cannot be read, or not be checked as it is.
+        """
+        spots = Spots()
+        inputs = self._inputs(spots) if self.sources.has_input else None
+        verdicts = self._verdicts(spots)
+        answers = self._answers(verdicts, spots)
+        check_twice(answers, self.findings)
+        if inputs is None:
+            note_gaps(answers, self.findings)
+        else:
+            check_input(answers, inputs, self.findings)
+        check_numbers(verdicts, self.findings)
+        if len(verdicts):
+            self._compare(verdicts)
+
+    def _compare(self, verdicts: Verdicts) -> None:
+        settings = self.sources.settings
+        takedowns = list(self.sources.all_takedowns())
+        forgetting = Forgetting.of(settings.max_age, settings.max_documents, takedowns)
+        head = None if self.export is None else head_of(self.export)
+        design = None if self.design is None else named(self.design, verdicts.fingerprint_bits or 64)
+        rule = rule_of(verdicts.profiles[0], head, self.given, design)
+        _check_width(verdicts, rule)
+        self._check_profiles(verdicts)
+        before, pages = numbers_before(verdicts), Pages.of(verdicts, rule)
+        check_matches(pages, before, self.findings)
+        check_missed(pages, forgetting, before, self.findings, self.tell)
+        if self.export is not None:
+            held = held_in(self.export, self.tell)
+            self.counts.held = len(held.seq)
+            check_index(verdicts, held, forgetting, self.findings)
+
+    def _verdicts(self, spots: Spots) -> Verdicts:
+        columns = VerdictColumns(spots)
+        for read in self.sources.all_verdicts():
+            place = spots.number(*read.place)
+            try:
+                columns.add(codec.verdict(read.data), place, read.written_ms)
+            except ValueError as error:
+                self.findings.add_one(NO_VERDICT, spots.show(place), str(error))
+            if columns.count % TELL_EVERY == 0:
+                self.tell(f"reading: {columns.count:,} verdicts")
+        verdicts = columns.verdicts()
+        self.counts.verdicts, self.counts.unique = len(verdicts), int(verdicts.unique.sum())
+        return verdicts
+
+    def _answers(self, verdicts: Verdicts, spots: Spots) -> Answers:
+        about, places, strange = [], [], 0
+        for letter in self.sources.all_letters():
+            if letter.about is None:
+                strange += 1
+                continue
+            about.append(spots.number(*letter.about))
+            places.append(spots.number(*letter.place))
+        self.counts.dead_letters = len(about)
+        if strange:
+            self.findings.notes.append(f"{strange:,} dead letters do not say which record they are: another program's")
+        record = np.concatenate([verdicts.record, np.array(about, dtype=np.int64)])
+        return Answers(spots, record, np.concatenate([verdicts.place, np.array(places, dtype=np.int64)]))
+
+    def _inputs(self, spots: Spots) -> Numbers:
+        def numbers() -> Iterator[int]:
+            for count, record in enumerate(self.sources.all_inputs(), 1):
+                if count % TELL_EVERY == 0:
+                    self.tell(f"reading the input: {count:,} records")
+                yield spots.number(*record)
+
+        found = np.fromiter(numbers(), dtype=np.int64)
+        self.counts.records = len(found)
+        return found
+
+    def _check_profiles(self, verdicts: Verdicts) -> None:
+        names = verdicts.profiles
+        others = np.flatnonzero(verdicts.profile)
+        self.findings.add(
+            OTHER_PROFILE,
+            others,
+            lambda row: (verdicts.at(row), f"is of {names[verdicts.profile[row]]}, the first of {names[0]}"),
+        )
+
+
+def _check_width(verdicts: Verdicts, rule: Rule) -> None:
+    """The verifiers are as wide as the rule says; a rule that is not theirs would compare one thing with another."""
+    wanted = rule.verifier_bits + BAND_BITS * rule.bands
+    if rule.verifier_reach is not None and verdicts.verifier_bits not in (0, wanted):
+        found = f"verifiers of {verdicts.verifier_bits} bits"
+        raise SettingsError(f"{found}: {rule.verifier_bits} and {rule.bands} bands of {BAND_BITS} would be {wanted}")
+    if rule.verifier_reach is not None and not verdicts.verifier_bits and verdicts.has_fingerprint.any():
+        raise SettingsError("the verdicts have no verifiers, though their profile has: give --verifier-reach -1")
+    if verdicts.fingerprint_bits > 64 * verdicts.fingerprint.shape[1]:
+        raise InputError("fingerprints of several widths")

@@ -1,0 +1,275 @@
+"""Verdicts as NumPy columns, a row each: about 200 bytes a verdict, whatever its text was.
+
+A record (topic, partition, offset) and a place (the same of where the verdict stands) are one number each: an interned
+partition in the upper 16 bits, the offset in the lower 48. URLs are kept as hashes of this process: they are compared,
+never shown; a place leads to the verdict that has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.verifying.told import Record, Stored, Told
+
+OFFSET_BITS = 48
+MOST_PARTITIONS = 1 << 15
+CHUNK_ROWS = 1 << 15
+IN_FILE = -1
+"""The partition of a place in a file; its offset is the line."""
+
+Words = NDArray[np.uint64]
+Halves = NDArray[np.uint32]
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class Spots:
+    """Records and places as numbers, and back."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, int], int] = {}
+        self.names: list[tuple[str, int]] = []
+
+    def number(self, topic: str, partition: int, offset: int) -> int:
+        """The number of an offset; ValueError: there are more partitions than fit."""
+        key = (topic, partition)
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self.names)
+            self.names.append(key)
+            if known >= MOST_PARTITIONS:
+                raise ValueError(f"verdicts of more than {MOST_PARTITIONS:,} partitions and files")
+        return known << OFFSET_BITS | offset
+
+    def record(self, number: int) -> Record:
+        """The record, or place, of a number."""
+        return Record(*self.names[number >> OFFSET_BITS], number & ((1 << OFFSET_BITS) - 1))
+
+    def show(self, number: int) -> str:
+        """As people read it: verdicts[3]@17, or file.jsonl:17."""
+        topic, partition, offset = self.record(number)
+        return f"{topic}:{offset}" if partition == IN_FILE else f"{topic}[{partition}]@{offset}"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """All verdicts that were read.
+
+    Attributes:
+        place, record: see the module; where the verdict stands, and what it answers.
+        seq: a unique page's number; of a duplicate, its match's.
+        has_fingerprint: the others are matched by their digests alone.
+        fingerprint: (n, words), most significant first; verifier: (n, halves) of 32 bits, band keys last.
+        digest, is_text: the 128 bits of the digest, and whether it is one of normalised text.
+        observation: its first 64 bits.
+        page, match_page: hashes of (url, id, fetched_at), the page's own and as the match states it; url, match_url.
+        distance, exact, same_url: what a duplicate says; of unique pages 0 and false.
+        written_ms: when the verdict was written; 0: nobody knows.
+        profiles: names of all profiles, the first the first that was met; profile: an index into it.
+    """
+
+    spots: Spots
+    place: Numbers
+    record: Numbers
+    unique: Flags
+    seq: Numbers
+    has_fingerprint: Flags
+    fingerprint: Words
+    verifier: Halves
+    digest: Words
+    is_text: Flags
+    observation: Words
+    page: Numbers
+    match_page: Numbers
+    url: Numbers
+    match_url: Numbers
+    distance: Numbers
+    exact: Flags
+    same_url: Flags
+    written_ms: Numbers
+    profile: Numbers
+    profiles: Sequence[str]
+    fingerprint_bits: int
+    verifier_bits: int
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def at(self, row: int) -> str:
+        """Where a verdict stands."""
+        return self.spots.show(int(self.place[row]))
+
+
+def page_hash(url: str, id_: str | None, fetched_at: str | None) -> int:
+    """What two equal pages have in common, in this process."""
+    return hash((url, id_, fetched_at))
+
+
+@dataclass
+class _Chunks:
+    """Columns that grow: lists, turned into arrays now and then."""
+
+    rows: list[tuple[int | bool, ...]] = field(default_factory=list)
+    hexes: list[tuple[str | None, str | None, str]] = field(default_factory=list)
+    parts: list[tuple[NDArray[np.int64], Words, Halves, Words]] = field(default_factory=list)
+    fingerprint_digits: int = 0
+    verifier_digits: int = 0
+
+    def add(self, row: tuple[int | bool, ...], fingerprint: str | None, verifier: str | None, hexes: str) -> None:
+        """One more; `hexes`: hexadecimal columns of a fixed width. ValueError: another width than before."""
+        self._check("fingerprint", fingerprint)
+        self._check("verifier", verifier)
+        self.rows.append(row)
+        self.hexes.append((fingerprint, verifier, hexes))
+        if len(self.rows) == CHUNK_ROWS:
+            self._pack()
+
+    def _check(self, what: str, value: str | None) -> None:
+        if value is None:
+            return
+        name = f"{what}_digits"
+        if not getattr(self, name):
+            self._pack()  # those before had none
+            setattr(self, name, len(value))
+        elif getattr(self, name) != len(value):
+            raise ValueError(f"a {what} of {len(value)} digits, where all before had {getattr(self, name)}")
+
+    def _pack(self) -> None:
+        if not self.rows:
+            return
+        numbers = np.array(self.rows, dtype=np.int64)
+        fingerprints, verifiers, rest = zip(*self.hexes, strict=True)
+        words = unhex(fingerprints, 16 * -(-self.fingerprint_digits // 16)).astype(np.uint64)
+        halves = unhex(verifiers, 8 * -(-self.verifier_digits // 8), ">u4").astype(np.uint32)
+        self.parts.append((numbers, words, halves, unhex(rest, len(rest[0])).astype(np.uint64)))
+        self.rows.clear()
+        self.hexes.clear()
+
+    def columns(self, count: int, hexes: int) -> tuple[NDArray[np.int64], Words, Halves, Words]:
+        """All of them: `count` columns of numbers, fingerprints, verifiers, `hexes` words of the other digits."""
+        self._pack()
+        if not self.parts:
+            empty = np.zeros((0, 1), np.uint64)
+            return np.zeros((0, count), np.int64), empty, np.zeros((0, 0), np.uint32), np.zeros((0, hexes), np.uint64)
+        numbers, words, halves, rest = zip(*self.parts, strict=True)
+        self.parts.clear()
+        return np.concatenate(numbers), _padded(words, 1), _padded(halves, 0), np.concatenate(rest)
+
+
+def unhex(values: Sequence[str | None], digits: int, dtype: str = ">u8") -> NDArray[np.unsignedinteger]:
+    """Numbers of `digits` hexadecimal digits, leading zeros filled in, none as 0: shape (n, numbers of that type)."""
+    joined = "".join([(value or "").rjust(digits, "0") for value in values])
+    return np.frombuffer(bytes.fromhex(joined), dtype).reshape(len(values), -1)
+
+
+def _padded(parts: Sequence[NDArray[np.unsignedinteger]], least: int) -> NDArray[np.unsignedinteger]:
+    """Parts below each other; those from before the width was known have no columns yet."""
+    width = max(least, *(part.shape[1] for part in parts)) if len(parts) > 1 else max(least, parts[0].shape[1])
+    blank = [part if part.shape[1] == width else np.zeros((len(part), width), part.dtype) for part in parts]
+    return np.concatenate(blank)
+
+
+class VerdictColumns:
+    """Verdicts as they are read."""
+
+    def __init__(self, spots: Spots) -> None:
+        self._spots = spots
+        self._chunks = _Chunks()
+        self._profiles: dict[str, int] = {}
+        self.count = 0
+
+    def add(self, told: Told, place: int, written_ms: int) -> None:
+        """One more; ValueError: it cannot stand beside those before."""
+        match, source = told.match, told.source
+        row = (
+            place,
+            self._spots.number(source.topic, source.partition, source.offset),
+            match is None,
+            (told.seq or 0) if match is None else match.seq,
+            told.fingerprint is not None,
+            told.digest.startswith("text:"),
+            page_hash(told.url, told.id, told.fetched_at),
+            page_hash(match.url, match.id, match.fetched_at) if match else 0,
+            hash(told.url),
+            hash(match.url) if match else 0,
+            match.distance if match else 0,
+            match is not None and match.kind == "exact",
+            match is not None and match.same_url,
+            written_ms,
+            self._profiles.setdefault(told.profile, len(self._profiles)),
+        )
+        digits = told.digest.partition(":")[2] + told.observation[:16]
+        self._chunks.add(row, told.fingerprint, told.verifier, digits)
+        self.count += 1
+
+    def verdicts(self) -> Verdicts:
+        """All of them; once, at the end."""
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(15, 3)
+        column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
+        return Verdicts(
+            spots=self._spots,
+            place=column[0],
+            record=column[1],
+            unique=column[2].astype(np.bool_),
+            seq=column[3],
+            has_fingerprint=column[4].astype(np.bool_),
+            fingerprint=fingerprint,
+            verifier=verifier,
+            digest=np.ascontiguousarray(hexes[:, :2]),
+            is_text=column[5].astype(np.bool_),
+            observation=np.ascontiguousarray(hexes[:, 2]),
+            page=column[6],
+            match_page=column[7],
+            url=column[8],
+            match_url=column[9],
+            distance=column[10],
+            exact=column[11].astype(np.bool_),
+            same_url=column[12].astype(np.bool_),
+            written_ms=column[13],
+            profile=column[14],
+            profiles=list(self._profiles),
+            fingerprint_bits=4 * self._chunks.fingerprint_digits,
+            verifier_bits=4 * self._chunks.verifier_digits,
+        )
+
+
+@dataclass(frozen=True)
+class Held:
+    """All records of an export; columns as those of `Verdicts`, `digest` the 64 bits that every record keeps."""
+
+    seq: Numbers
+    page: Numbers
+    has_fingerprint: Flags
+    is_text: Flags
+    fingerprint: Words
+    verifier: Halves
+    digest: Words
+    observation: Words
+
+
+class HeldColumns:
+    """Records of an export as they are read."""
+
+    def __init__(self) -> None:
+        self._chunks = _Chunks()
+        self.count = 0
+
+    def add(self, stored: Stored) -> None:
+        """One more; ValueError: it cannot stand beside those before."""
+        page = page_hash(stored.url, stored.id, stored.fetched_at)
+        row = (stored.seq, page, stored.fingerprint is not None, stored.digest.startswith("text:"))
+        digits = stored.digest.partition(":")[2][:16] + stored.observation[:16]
+        self._chunks.add(row, stored.fingerprint, stored.verifier, digits)
+        self.count += 1
+
+    def held(self) -> Held:
+        """All of them; once, at the end."""
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(4, 2)
+        flags = numbers[:, 2:].astype(np.bool_)
+        return Held(
+            numbers[:, 0], numbers[:, 1], flags[:, 0], flags[:, 1], fingerprint, verifier, hexes[:, 0], hexes[:, 1]
+        )

@@ -1,0 +1,122 @@
+"""Permutation tables as masks: which bits of a fingerprint two pages must share to meet in a table.
+
+This folder's own account of the designs that ARCHITECTURE.md lists ("Permutation tables"); `tests/test_verify.py` holds
+the masks against those that the index has. A block is the positions of its bits, counted from the left.
+
+Worked example (8 bits, 4 blocks choose 1): the masks are 11000000, 00110000, 00001100 and 00000011.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from worker.errors import SettingsError
+
+Block = Sequence[int]
+
+NAMED = {"4": "4c1", "6": "2(3c2)", "10": "5c2", "15": "6c2", "16": "4x4", "20": "6c3", "2-probed": "2c1r1"}
+LISTED: Mapping[str, tuple[int, str]] = {
+    "8": (8, "467 057 016 127 023 134 245 356"),
+    "11": (11, "13459 2456A 03567 14678 25789 3689A 0479A 0158A 01269 1237A 02348"),
+    "14": (8, "0123 0145 0167 0246 0257 0347 0356 1247 1256 1346 1357 2345 2367 4567"),
+}
+"""Number of blocks, and the leading blocks of each table, a digit a block."""
+WITHIN = dict.fromkeys(("4", "6", "8", "10", "11", "14", "16", "20", "2-probed"), 3) | {
+    "15": 4,
+    "2(4c2)": 5,
+    "8c2": 6,
+    "2(5c2)": 7,
+}
+"""The designs that an index may have been given without a word, and the k within which each finds every pair."""
+_PATTERN = re.compile(r"(?P<half>2\()?(?P<m>\d{1,3})(?P<how>[cx])(?P<c>\d{1,3})(?P<probed>r1)?(?(half)\))")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A design.
+
+    Attributes:
+        leads: a mask of the leading bits for each table.
+        radius: two pages meet when they differ in at most so many bits of a lead: 0 or 1.
+    """
+
+    name: str
+    bits: int
+    leads: tuple[int, ...]
+    radius: int = 0
+
+    @property
+    def shortest(self) -> int:
+        """The least number of bits that lead."""
+        return min(lead.bit_count() for lead in self.leads)
+
+
+def named(name: str, bits: int) -> Tables:
+    """The design of that name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    if name in LISTED:
+        count, leads = LISTED[name]
+        blocks = _cut(range(bits), count)
+        chosen = ([blocks[int(digit, 16)] for digit in lead] for lead in leads.split())
+        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen))
+    found = _PATTERN.fullmatch(NAMED.get(name, name))
+    if not found or int(found["c"]) < 1 or not 0 < int(found["m"]) <= bits:
+        known = ", ".join([*NAMED, *LISTED])
+        raise SettingsError(f"--design: {name!r} is none: one of {known}, or McC, McCr1, 2(McC), AxB")
+    leads_of = _nested if found["how"] == "x" else _chosen
+    spans = (range(bits // 2), range(bits // 2, bits)) if found["half"] else (range(bits),)
+    made = [lead for span in spans for lead in leads_of(span, int(found["m"]), int(found["c"]))]
+    return Tables(name, bits, tuple(_mask(bits, lead) for lead in made), 1 if found["probed"] else 0)
+
+
+def exported(data: Mapping[str, object]) -> Tables:
+    """The design that the first row of an export describes: of each table its prefix and its blocks in order.
+
+    Raises:
+        ValueError: it describes none.
+    """
+    try:
+        name, bits, radius, tables = (data[key] for key in ("name", "bits", "radius", "tables"))
+        leads = [
+            _mask(bits, [[bit for start, width in blocks for bit in range(start, start + width)][:prefix]])
+            for prefix, blocks in tables  # type: ignore[attr-defined]
+        ]
+        return Tables(str(name), int(bits), tuple(leads), int(radius))  # type: ignore[call-overload]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no design: {error!r}") from error
+
+
+def possible(k: int, bits: int) -> list[Tables]:
+    """All that an index may have that finds every pair within k bits, unless somebody named another."""
+    names = [name for name, within in WITHIN.items() if within >= k] or [f"{k + 2}c2"]
+    return [named(name, bits) for name in names]
+
+
+def _cut(span: Block, parts: int) -> list[Block]:
+    """Nearly equal parts, the longer ones first."""
+    small, longer = divmod(len(span), parts)
+    ends = [0]
+    for part in range(parts):
+        ends.append(ends[-1] + small + (part < longer))
+    return [span[ends[i] : ends[i + 1]] for i in range(parts)]
+
+
+def _chosen(span: Block, parts: int, leading: int) -> Iterator[Iterable[Block]]:
+    yield from combinations(_cut(span, parts), leading)
+
+
+def _nested(span: Block, outer: int, inner: int) -> Iterator[Iterable[Block]]:
+    for block in _cut(span, outer):
+        rest = [bit for bit in span if bit not in block]
+        for second in _cut(rest, inner):
+            yield [block, second]
+
+
+def _mask(bits: object, blocks: Iterable[Block]) -> int:
+    return sum(1 << (int(bits) - 1 - bit) for block in blocks for bit in block)  # type: ignore[call-overload]

@@ -1,0 +1,175 @@
+"""What each duplicate says of its match: a page called unique under that number, at that distance, of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from worker.verifying.columns import Flags, Numbers, Verdicts
+from worker.verifying.distances import distances, halves_joined
+from worker.verifying.findings import Findings
+from worker.verifying.rules import Rule
+
+NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
+STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"
+YOUNGER = "match is younger"
+MOST_UNDER_ONE_NUMBER = 16
+"""Where a number was given to several pages, so many are looked at for the one that a match names."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Verdicts and the relation, ready for comparisons."""
+
+    verdicts: Verdicts
+    rule: Rule
+    verifier: np.ndarray
+    bands: np.ndarray
+
+    @classmethod
+    def of(cls, verdicts: Verdicts, rule: Rule) -> Pages:
+        """Cut the verifiers into the verifier proper and its band keys."""
+        width = verdicts.verifier.shape[1] - rule.bands
+        return cls(verdicts, rule, halves_joined(verdicts.verifier[:, :width]), verdicts.verifier[:, width:])
+
+    def gate(self, a: Numbers, b: Numbers) -> Numbers:
+        """Distances of the fingerprints of rows `a` and `b`."""
+        fingerprint = self.verdicts.fingerprint
+        return distances(fingerprint[a], fingerprint[b])
+
+    def verified(self, a: Numbers, b: Numbers) -> Flags:
+        """Whether the verifiers of rows `a` and `b` agree."""
+        if self.rule.verifier_reach is None:
+            return np.ones(len(a), dtype=np.bool_)
+        return distances(self.verifier[a], self.verifier[b]) <= self.rule.verifier_reach
+
+    def same_digest(self, a: Numbers, b: Numbers) -> Flags:
+        """Whether rows `a` and `b` have the same text (or the same bytes)."""
+        told = self.verdicts
+        same: Flags = (told.digest[a] == told.digest[b]).all(axis=1) & (told.is_text[a] == told.is_text[b])
+        return same
+
+    def share_band(self, a: Numbers, b: Numbers) -> Flags:
+        """Whether rows `a` and `b` have a band key in common."""
+        found: Flags = ((self.bands[a] == self.bands[b]) & (self.bands[a] != 0)).any(axis=1)
+        return found
+
+    def meet(self, a: Numbers, b: Numbers) -> Flags:
+        """Whether rows `a` and `b` can have been compared; where the tables are not known, they can."""
+        design = self.rule.design
+        if design is None:
+            return np.ones(len(a), dtype=np.bool_)
+        found = self.share_band(a, b)
+        different = self.verdicts.fingerprint[a] ^ self.verdicts.fingerprint[b]
+        for lead in design.leads:
+            mask = words_of(lead, different.shape[1])
+            found |= np.bitwise_count(different & mask).sum(axis=1) <= design.radius
+        return found
+
+    def matches(self, a: Numbers, b: Numbers) -> Flags:
+        """The relation of rows `a` and `b`, as far as it can be told."""
+        short_a, short_b = ~self.verdicts.has_fingerprint[a], ~self.verdicts.has_fingerprint[b]
+        near = (self.gate(a, b) <= self.rule.reach) & self.verified(a, b) & self.meet(a, b)
+        return np.where(short_a | short_b, short_a & short_b & self.same_digest(a, b), near)
+
+
+def words_of(mask: int, count: int) -> np.ndarray:
+    """A number as `count` words of 64 bits, most significant first."""
+    return np.frombuffer(mask.to_bytes(8 * count, "big"), ">u8").astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Rows of duplicates, beside each the row of the page that it names, and where what is wrong goes."""
+
+    pages: Pages
+    rows: Numbers
+    named: Numbers
+    findings: Findings
+
+    def tell(self, kind: str, wrong: Flags, words: Callable[[int, int], str]) -> None:
+        """Those that are `wrong`; `words` of a row and the row of its match."""
+        match_of = dict(zip(self.rows[wrong].tolist(), self.named[wrong].tolist(), strict=True))
+        self.findings.add(kind, match_of, lambda row: (self.pages.verdicts.at(row), words(row, match_of[row])))
+
+
+def check_matches(pages: Pages, before: Numbers, findings: Findings) -> None:
+    """Hold what duplicates say against the pages that they name."""
+    told = pages.verdicts
+    duplicates = np.flatnonzero(~told.unique)
+    found, named = _named(told, duplicates)
+    missing = duplicates[~found]
+    findings.add(NO_PAGE, missing, lambda row: (told.at(row), f"nobody was called unique as number {told.seq[row]:,}"))
+    each = _Named(pages, duplicates[found], named[found], findings)
+    _check_names(each)
+    _check_comparison(each)
+    each.tell(
+        YOUNGER,
+        told.seq[each.rows] >= before[each.rows],
+        lambda row, _: f"number {told.seq[row]:,} was given after it: the next of its partition is {before[row]:,}",
+    )
+
+
+def _named(told: Verdicts, rows: Numbers) -> tuple[Flags, Numbers]:
+    """For each duplicate whether there is a page of its match's number, and which: the one it describes, if any."""
+    unique = np.flatnonzero(told.unique)
+    order = unique[np.argsort(told.seq[unique], kind="stable")]
+    numbers, wanted = told.seq[order], told.seq[rows]
+    if not len(order):
+        return np.zeros(len(rows), dtype=np.bool_), rows
+    begin, end = np.searchsorted(numbers, wanted, "left"), np.searchsorted(numbers, wanted, "right")
+    chosen = order[np.minimum(begin, len(order) - 1)]
+    for step in range(1, min(int((end - begin).max(initial=0)), MOST_UNDER_ONE_NUMBER)):
+        other = order[np.minimum(begin + step, len(order) - 1)]
+        better = (begin + step < end) & (told.page[other] == told.match_page[rows])
+        chosen = np.where(better & (told.page[chosen] != told.match_page[rows]), other, chosen)
+    return end > begin, chosen
+
+
+def _check_names(each: _Named) -> None:
+    told, rows = each.pages.verdicts, each.rows
+    each.tell(
+        OTHER_PAGE,
+        told.page[each.named] != told.match_page[rows],
+        lambda row, match: f"the url, id or fetched_at of number {told.seq[row]:,} is another at {told.at(match)}",
+    )
+    each.tell(
+        SAME_URL,
+        told.same_url[rows] != (told.url[rows] == told.match_url[rows]),
+        lambda row, _: f"says {str(bool(told.same_url[row])).lower()} of its url and its match's",
+    )
+
+
+def _check_comparison(each: _Named) -> None:
+    pages, rows, named = each.pages, each.rows, each.named
+    told = pages.verdicts
+    each.tell(STRANGERS, ~pages.matches(rows, named), lambda row, match: _apart(pages, row, match))
+    distance = pages.gate(rows, named)
+
+    def stated(row: int, match: int) -> str:
+        true = pages.gate(np.array([row]), np.array([match]))[0]
+        return f"says {told.distance[row]}, number {told.seq[row]:,} at {told.at(match)} is {true} away"
+
+    each.tell(DISTANCE, distance != told.distance[rows], stated)
+    each.tell(
+        KIND,
+        pages.same_digest(rows, named) != told.exact[rows],
+        lambda row, match: (
+            f"says exact of another digest than that at {told.at(match)}"
+            if told.exact[row]
+            else f"says near of the same digest as that at {told.at(match)}"
+        ),
+    )
+
+
+def _apart(pages: Pages, row: int, match: int) -> str:
+    told, rule = pages.verdicts, pages.rule
+    who = f"number {told.seq[row]:,} at {told.at(match)}"
+    if not (told.has_fingerprint[row] and told.has_fingerprint[match]):
+        return f"{who} has another digest, and they have not both a fingerprint"
+    a, b = np.array([row]), np.array([match])
+    bits, sketch = pages.gate(a, b)[0], distances(pages.verifier[a], pages.verifier[b])[0]
+    met = "" if pages.meet(a, b)[0] else ", and they share no prefix of a table and no band key"
+    return f"{who} is {bits} bits away and its verifier {sketch}; at most {rule.reach} and {rule.verifier_reach}{met}"

@@ -1,0 +1,259 @@
+"""The pairs that must not have been missed: found by this file's own sorting, and linear in crowds.
+
+For each verdict the unique pages are wanted that were stored before it was judged and that it must match. Before a
+unique page were those of lower numbers; of a duplicate it is enough to know those older than the match that it names.
+So one search finds both faults: two unique pages that match, and a match that is not the oldest.
+
+Pages meet in a *place*: those with the same leading bits of a table, in the order of their numbers. Of a place only
+the first `prefix_limit` can be found there (see rules.py), so a page is compared with so many at most, however large
+the crowd is: that is why a stream of templates is checked in linear time. Exact copies are found whatever the crowd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from worker.verifying.columns import Flags, Numbers
+from worker.verifying.designs import Tables, possible
+from worker.verifying.findings import Findings
+from worker.verifying.forgetting import Forgetting
+from worker.verifying.matches import Pages, words_of
+from worker.verifying.rules import BAND_BITS
+
+MISSED, NOT_OLDEST = "two unique pages match", "not the oldest match"
+PAIRS_AT_ONCE = 1 << 21
+ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93], dtype=np.uint64)
+"""Odd numbers to mix the words of a key by; what it brings together is compared in full."""
+PROGRESS = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows of unique pages, and beside each the row of a younger page that it was compared with."""
+
+    former: Numbers
+    page: Numbers
+
+    def where(self, kept: Flags) -> Pairs:
+        """Those of them."""
+        return Pairs(self.former[kept], self.page[kept])
+
+    def __len__(self) -> int:
+        return len(self.page)
+
+
+class Search:
+    """The unique pages in the order of their numbers, and how many of them each verdict comes after."""
+
+    def __init__(self, pages: Pages, forgetting: Forgetting, before: Numbers) -> None:
+        told = pages.verdicts
+        unique = np.flatnonzero(told.unique & ~forgetting.taken_down(told.observation))
+        self.pages, self._forgetting, self._before = pages, forgetting, before
+        self.stored = unique[np.argsort(told.seq[unique], kind="stable")]
+        self._bound = np.searchsorted(told.seq[self.stored], told.seq, "left")
+        self.limit = pages.rule.prefix_limit or len(self.stored) or 1
+
+    def forgotten(self, pairs: Pairs) -> Flags:
+        """Which of the former pages may have been gone."""
+        return self._forgetting.may_have_gone(self.pages.verdicts, pairs.former, pairs.page, self._before)
+
+    def standing(self, place: np.ndarray, present: Flags) -> Flags:
+        """Which of `stored` came to a place, of those that its row has, with fewer than `limit` pages in it."""
+        stands = np.zeros(len(self.stored), dtype=np.bool_)
+        inside = np.flatnonzero(present[self.stored])
+        stands[inside] = _ranks(place[self.stored[inside]]) < self.limit
+        return stands
+
+    def meeting(
+        self, key: np.ndarray, stands: Flags, present: Flags, near: Callable[[Pairs], Flags]
+    ) -> Iterator[Pairs]:
+        """Pairs of a standing page and a younger one with the same `key`, for which `near` holds.
+
+        Args:
+            key: (n,) for each verdict; stands: for each of `stored`; present: verdicts that have a key at all.
+        """
+        ranks = np.flatnonzero(stands)
+        ranks = ranks[np.argsort(key[self.stored[ranks]], kind="stable")]
+        held = key[self.stored[ranks]]
+        if not len(ranks):
+            return
+        begins = np.concatenate([[0], np.flatnonzero(held[1:] != held[:-1]) + 1])
+        group = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(held)))
+        rows = np.flatnonzero(present)
+        where = np.searchsorted(held[begins], key[rows], "left")
+        met = np.flatnonzero(held[begins][np.minimum(where, len(begins) - 1)] == key[rows])
+        rows, where = rows[met], where[met]
+        width = len(self.stored) + 1
+        end = np.searchsorted(group * width + ranks, where * width + self._bound[rows], "left")
+        yield from self._compared(rows, begins[where], end, self.stored[ranks], near)
+
+    def _compared(
+        self, rows: Numbers, begin: Numbers, end: Numbers, held: Numbers, near: Callable[[Pairs], Flags]
+    ) -> Iterator[Pairs]:
+        """All of held[begin:end] with each row, some millions at a time."""
+        some = end > begin
+        rows, begin, lengths = rows[some], begin[some], (end - begin)[some]
+        total = np.cumsum(lengths)
+        at = 0
+        while at < len(rows):
+            done = total[at - 1] if at else 0
+            stop = max(at + 1, int(np.searchsorted(total, done + PAIRS_AT_ONCE, "right")))
+            part = slice(at, stop)
+            offsets = np.arange(lengths[part].sum()) - np.repeat(total[part] - lengths[part] - done, lengths[part])
+            former = held[np.repeat(begin[part], lengths[part]) + offsets]
+            pairs = Pairs(former, np.repeat(rows[part], lengths[part]))
+            yield pairs.where(near(pairs))
+            at = stop
+
+    def last_copy(self, key: np.ndarray) -> Pairs:
+        """Each verdict with the youngest page before it that has the same `key`."""
+        order = np.lexsort((np.arange(len(self.stored)), key[self.stored]))
+        held = key[self.stored[order]]
+        names, group_of = np.unique(held, return_inverse=True)
+        where = np.searchsorted(names, key)
+        known = np.flatnonzero(names[np.minimum(where, len(names) - 1)] == key) if len(names) else np.zeros(0, np.int64)
+        width = len(self.stored) + 1
+        at = np.searchsorted(group_of * width + order, where[known] * width + self._bound[known], "left") - 1
+        begins = np.searchsorted(held, key[known], "left")
+        some = at >= begins
+        return Pairs(self.stored[order[at[some]]], known[some])
+
+
+def _ranks(key: np.ndarray) -> Numbers:
+    """For each the number of equal ones before it."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(key) else np.zeros(0, np.int64)
+    ranks = np.empty(len(key), dtype=np.int64)
+    ranks[order] = np.arange(len(key)) - np.repeat(first, np.diff(first, append=len(key)))
+    return ranks
+
+
+def check_missed(pages: Pages, forgetting: Forgetting, before: Numbers, findings: Findings, tell: PROGRESS) -> None:
+    """No two unique pages match, and no duplicate has an older match than the one that it names."""
+    search = Search(pages, forgetting, before)
+    certain, excused = _must_be_found(search, tell)
+    _report(pages, certain.where(~search.forgotten(certain)), findings)
+    if count := int((~search.forgotten(excused)).sum()):
+        findings.notes.append(
+            f"{count:,} pairs that match were missed, as full places of some design would explain (--design, --index)"
+        )
+
+
+def _must_be_found(search: Search, tell: PROGRESS) -> tuple[Pairs, Pairs]:
+    """Pairs that match and were not told of: those that must have been, and those that full places may excuse."""
+    rule, told = search.pages.rule, search.pages.verdicts
+    found = [_copies(search)]
+    for number in range(rule.bands):
+        tell(f"comparing: band {number + 1} of {rule.bands}")
+        found += _in_band(search, number)
+    if rule.design is not None:
+        return _joined([*found, *_in_tables(search, rule.design, rule.reach, tell)]), _joined([])
+    if not told.has_fingerprint.any():
+        return _joined(found), _joined([])
+    designs = possible(rule.k, told.fingerprint_bits)
+    sharpest = max((each for each in designs if not each.radius), key=lambda each: each.shortest)
+    doubtful = _joined([*_in_tables(search, sharpest, rule.k, tell)])
+    certain = _found_in_all(search, doubtful, designs)
+    return _joined([*found, doubtful.where(certain)]), doubtful.where(~certain)
+
+
+def _joined(parts: list[Pairs]) -> Pairs:
+    """All of them, each pair once."""
+    none = [np.zeros(0, np.int64)]
+    both = np.stack([np.concatenate(none + [p.former for p in parts]), np.concatenate(none + [p.page for p in parts])])
+    former, page = np.unique(both, axis=1)
+    return Pairs(former, page)
+
+
+def _report(pages: Pages, pairs: Pairs, findings: Findings) -> None:
+    """One violation for each page, with the oldest of those that it matches."""
+    told = pages.verdicts
+    order = np.lexsort((told.seq[pairs.former], pairs.page))
+    rows, first = np.unique(pairs.page[order], return_index=True)
+    oldest = dict(zip(rows.tolist(), pairs.former[order][first].tolist(), strict=True))
+
+    def words(row: int) -> tuple[object, str]:
+        former = oldest[row]
+        a, b = np.array([row]), np.array([former])
+        where = f"number {told.seq[former]:,} at {told.at(former)}, {int(pages.gate(a, b)[0])} bits away"
+        if told.unique[row]:
+            return told.at(row), f"number {told.seq[row]:,} is unique and matches {where}"
+        return told.at(row), f"names number {told.seq[row]:,} and matches {where}"
+
+    findings.add(MISSED, rows[told.unique[rows]], words)
+    findings.add(NOT_OLDEST, rows[~told.unique[rows]], words)
+
+
+def _copies(search: Search) -> Pairs:
+    """Pairs of the same fingerprint and digest, or of the same digest where there is no fingerprint."""
+    told = search.pages.verdicts
+    key = told.digest[:, 0] ^ (told.digest[:, 1] * ODD[0]) ^ told.is_text ^ (told.has_fingerprint * ODD[1])
+    for column in range(told.fingerprint.shape[1]):
+        key = (key ^ told.fingerprint[:, column]) * ODD[2]
+    pairs = search.last_copy(key)
+    same = search.pages.same_digest(pairs.former, pairs.page) & (search.pages.gate(pairs.former, pairs.page) == 0)
+    return pairs.where(same & (told.has_fingerprint[pairs.former] == told.has_fingerprint[pairs.page]))
+
+
+def _in_band(search: Search, number: int) -> Iterator[Pairs]:
+    pages = search.pages
+    key = pages.bands[:, number]
+    present = (key != 0) & pages.verdicts.has_fingerprint
+    stands = search.standing(key >> np.uint32(BAND_BITS - pages.rule.place_bits), present)
+    yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, pages.rule.reach))
+
+
+def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> Iterator[Pairs]:
+    pages, present = search.pages, search.pages.verdicts.has_fingerprint
+    for number, lead in enumerate(design.leads, 1):
+        tell(f"comparing: table {number} of {len(design.leads)}")
+        stands = search.standing(_key(pages, lead), present)
+        # Probed at distance 1, two pages meet where one bit of the lead is left out.
+        probed = [1 << bit for bit in range(lead.bit_length()) if lead >> bit & 1] if design.radius else []
+        for without in (0, *probed):
+            key = _key(pages, lead ^ without)
+            yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, reach))
+
+
+def _near(pages: Pages, pairs: Pairs, reach: int) -> Flags:
+    """Within reach, their verifiers agreeing: the second is looked at only where the first holds."""
+    near = pages.gate(pairs.former, pairs.page) <= reach
+    rest = np.flatnonzero(near)
+    near[rest] = pages.verified(pairs.former[rest], pairs.page[rest])
+    return near
+
+
+def _key(pages: Pages, lead: int) -> np.ndarray:
+    """The leading bits of each fingerprint as one number, equal for equal ones."""
+    fingerprint = pages.verdicts.fingerprint
+    masked = fingerprint & words_of(lead, fingerprint.shape[1])
+    key: np.ndarray = masked[:, 0]
+    for column in range(1, masked.shape[1]):
+        _, above = np.unique(key, return_inverse=True)
+        _, below = np.unique(masked[:, column], return_inverse=True)
+        key = above.astype(np.uint64) << np.uint64(32) | below.astype(np.uint64)
+    return key
+
+
+def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
+    """Whether each pair meets, in each of the designs, in a place that was not full."""
+    found = np.ones(len(pairs), dtype=np.bool_)
+    if not len(pairs) or len(search.stored) <= search.limit:
+        return found
+    pages = search.pages
+    rank_of = np.empty(len(pages.verdicts), dtype=np.int64)
+    rank_of[search.stored] = np.arange(len(search.stored))
+    different = pages.verdicts.fingerprint[pairs.former] ^ pages.verdicts.fingerprint[pairs.page]
+    for design in designs:
+        here = np.zeros(len(pairs), dtype=np.bool_)
+        for lead in design.leads:
+            mask = words_of(lead, different.shape[1])
+            shared = np.bitwise_count(different & mask).sum(axis=1) <= design.radius
+            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint)
+            here |= shared & stands[rank_of[pairs.former]]
+        found &= here
+    return found

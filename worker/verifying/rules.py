@@ -1,0 +1,112 @@
+"""What matches, as plain data: a table of the shipped profiles, what flags say, and what an index says of itself.
+
+Two pages match when they meet (share the leading bits of a permutation table, or a band key), their fingerprints differ
+in at most `reach` bits and their verifiers in at most `verifier_reach`. Verdicts do not say which tables there are, so
+without a design only this is certain: a pair within k bits meets in every design, and so does one with a band key in
+common. Other pairs within reach may be found, and need not be.
+
+**Full places.** A prefix of a table, or the beginning of a band key, takes `prefix_limit` pages at most, the oldest. A
+page that was stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
+are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
+these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it
+would have been found in *every* design that the index may have, which is never wrong and sees less in crowds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from worker.errors import SettingsError
+from worker.verifying.designs import Tables, exported
+from worker.verifying.told import Head
+
+BAND_BITS = 32
+PREFIX_LIMIT = 256
+BUCKET_BITS = 14
+"""What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
+PLACE_BITS = 7
+"""How many bits of a band key, behind the bucket's, make up its place."""
+
+
+class Shipped(NamedTuple):
+    """What a profile says of matches; `verifier_reach` None: it has no verifier."""
+
+    k: int
+    reach: int
+    verifier_reach: int | None = None
+    verifier_bits: int = 64
+    bands: int = 0
+
+
+PROFILES = {
+    "default/1": Shipped(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=3),
+    "segmented/1": Shipped(k=3, reach=6, verifier_reach=14),
+    "jieba-keywords/1": Shipped(k=3, reach=3),
+    "jieba-tutorial/1": Shipped(k=3, reach=3),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The relation.
+
+    Attributes:
+        design: its tables; None: not known.
+        prefix_limit: how many pages a place takes; 0: any number.
+        bucket_bits: b; with `PLACE_BITS` the width of a band's place.
+    """
+
+    k: int
+    reach: int
+    verifier_reach: int | None
+    verifier_bits: int
+    bands: int
+    design: Tables | None = None
+    prefix_limit: int = PREFIX_LIMIT
+    bucket_bits: int = BUCKET_BITS
+
+    @property
+    def place_bits(self) -> int:
+        """Leading bits of a band key that share a place."""
+        return min(BAND_BITS, self.bucket_bits + PLACE_BITS)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What flags say; None: nothing. `verifier_reach` below 0: there is no verifier."""
+
+    k: int | None = None
+    reach: int | None = None
+    verifier_reach: int | None = None
+    verifier_bits: int | None = None
+    bands: int | None = None
+    prefix_limit: int = PREFIX_LIMIT
+    bucket_bits: int | None = None
+
+
+def rule_of(profile: str, head: Head | None, given: Given, design: Tables | None) -> Rule:
+    """The relation of verdicts of `profile`: what flags say, else the index, else the profile.
+
+    Raises:
+        SettingsError: nobody says.
+    """
+    shipped = PROFILES.get(profile)
+    if shipped is None and head is None and (given.k is None or given.reach is None):
+        raise SettingsError(f"profile {profile} is not a shipped one: give --k, --reach and what its verifier has")
+    base = shipped or Shipped(3, 3)
+    rule = Rule(*base, design=design, prefix_limit=given.prefix_limit)
+    if head is not None:
+        rule = replace(
+            rule,
+            reach=head.reach,
+            verifier_reach=head.verifier_reach,
+            verifier_bits=head.verifier_bits,
+            bands=head.bands,
+            bucket_bits=head.bucket_bits,
+            design=design or exported(head.design),
+        )
+    names = ("k", "reach", "verifier_reach", "verifier_bits", "bands", "bucket_bits")
+    said = {name: value for name in names if (value := getattr(given, name)) is not None}
+    rule = replace(rule, **said)
+    return replace(rule, verifier_reach=None) if (rule.verifier_reach or 0) < 0 else rule

@@ -1,0 +1,161 @@
+"""Where verdicts, dead letters, takedowns and the input come from: topics up to their ends as of now, or files."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import xxhash
+
+from worker import compression
+from worker.errors import InputError
+from worker.kafka.replay import replayed
+from worker.settings import Settings
+from worker.verifying import told
+from worker.verifying.columns import IN_FILE
+from worker.verifying.told import Record, Takedown
+
+CHUNK_BYTES = 1 << 20
+LINES = (".jsonl", ".ndjson", ".json")
+
+
+class Read(NamedTuple):
+    """Bytes that should be a verdict, where they stand, and when they were written (0: nobody knows)."""
+
+    place: Record
+    data: bytes
+    written_ms: int
+
+
+class Letter(NamedTuple):
+    """A dead letter: where it stands, and the record that it is about (None: another program's)."""
+
+    place: Record
+    about: Record | None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is to be read.
+
+    Attributes:
+        settings: name the topics and how to reach them.
+        verdicts: files of verdicts; none: the verdict topic, with the dead-letter topic and the takedown topic.
+        letters: files of `file --rejected-out`.
+        inputs: files of JSONL that were judged; with_input: the input topic was.
+        takedowns: files of `index delete --takedowns`.
+    """
+
+    settings: Settings
+    verdicts: tuple[Path, ...] = ()
+    letters: tuple[Path, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    with_input: bool = False
+    takedowns: tuple[Path, ...] = ()
+
+    @property
+    def has_input(self) -> bool:
+        """Whether it is known what there was to answer."""
+        return bool(self.inputs) or self.with_input
+
+    def all_verdicts(self) -> Iterator[Read]:
+        """Whatever stands where verdicts should."""
+        for path in self.verdicts:
+            for place, line in _lines(path):
+                yield Read(place, line, 0)
+        if not self.verdicts:
+            for received in replayed(self.settings, self.settings.verdict_topic):
+                source = received.record.source
+                yield Read(Record(*source[:3]), received.record.value or b"", max(0, source.timestamp or 0))
+
+    def all_letters(self) -> Iterator[Letter]:
+        """All dead letters."""
+        for path in self.letters:
+            for place, line in _lines(path):
+                with _said_of(place):
+                    yield Letter(place, told.rejected(line))
+        if not self.verdicts:
+            for received in replayed(self.settings, self.settings.dead_letter_topic):
+                yield Letter(Record(*received.record.source[:3]), told.letter(dict(received.headers)))
+
+    def all_takedowns(self) -> Iterator[Takedown]:
+        """All pages that were taken down."""
+        for path in self.takedowns:
+            for place, line in _lines(path):
+                with _said_of(place):
+                    yield told.takedown(line)
+        if not self.verdicts and (topic := self.settings.takedown_topic):
+            for received in replayed(self.settings, topic):
+                with _said_of(Record(*received.record.source[:3])):
+                    yield told.takedown(received.record.value or b"")
+
+    def all_inputs(self) -> Iterator[Record]:
+        """Every record that there was to answer."""
+        for path in self.inputs:
+            yield from _records_in(path)
+        if self.with_input:
+            for received in replayed(self.settings, self.settings.input_topic):
+                yield Record(*received.record.source[:3])
+
+
+@contextmanager
+def _said_of(place: Record) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{place.topic}, {place.offset}: {error}") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The lines of a file, compressed or not; InputError: it cannot be read."""
+    try:
+        with compression.decompressed(io.FileIO(path)) as stream:
+            yield stream
+    except compression.ERRORS as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _lines(path: Path) -> Iterator[tuple[Record, bytes]]:
+    """Lines that are not blank, each with its place (from 1)."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            if line.strip():
+                yield Record(str(path), IN_FILE, number), line
+
+
+def _records_in(path: Path) -> Iterator[Record]:
+    """The records of a file of JSONL: its path and bytes name it, its lines count from 0, blank ones are none."""
+    bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
+    if path.is_dir() or bare.suffix.lower() not in LINES:
+        raise InputError(
+            f"{path}: only the records of JSONL ({', '.join(LINES)}, .gz, .zst) can be counted from outside"
+        )
+    name = xxhash.xxh3_128(os.path.abspath(path).encode("utf-8", "surrogateescape") + b"\0" + _digest(path))
+    with opened(path) as stream:
+        for number, line in enumerate(stream):
+            if line.strip():
+                yield Record(f"file:{name.hexdigest()}", 0, number)
+
+
+def _digest(path: Path) -> bytes:
+    digest = xxhash.xxh3_128()
+    with opened_raw(path) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.digest()
+
+
+@contextmanager
+def opened_raw(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file as they are; InputError: it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,163 @@
+"""One verdict, dead letter, takedown or row of an export, out of its bytes: this folder's own reading of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+import msgspec
+
+ERRORS_PREFIX = "__connect.errors."
+_HEX = re.compile(r"[0-9a-f]+")
+_DIGEST = re.compile(r"(text|raw):[0-9a-f]{32}")
+_OBSERVATION = re.compile(r"[0-9a-f]{32}")
+MOST_NUMBER = 1 << 48
+
+
+class Match(msgspec.Struct):
+    """What a duplicate says of the page that it matches."""
+
+    url: str
+    id: str | None
+    distance: int
+    kind: Literal["exact", "near"]
+    same_url: bool
+    fetched_at: str | None
+    seq: int
+
+
+class Source(msgspec.Struct):
+    """The record that was judged."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Told(msgspec.Struct):
+    """A verdict."""
+
+    url: str
+    id: str | None
+    verdict: Literal["unique", "duplicate"]
+    match: Match | None
+    fingerprint: str | None
+    verifier: str | None
+    digest: str
+    profile: str
+    seq: int | None
+    fetched_at: str | None
+    observation: str
+    source: Source
+
+
+class _Rejected(msgspec.Struct):
+    source: Source
+
+
+class Takedown(msgspec.Struct):
+    """A page that an operator removed from the index."""
+
+    seq: int
+    observation: str
+
+
+class Head(msgspec.Struct):
+    """The first row of an export."""
+
+    row: Literal["index"]
+    design: dict[str, object]
+    reach: int
+    verifier_reach: int | None
+    verifier_bits: int
+    bands: int
+    bucket_bits: int
+
+
+class Stored(msgspec.Struct):
+    """A record of an export: its observation and its digest are the beginnings of the verdict's."""
+
+    row: Literal["record"]
+    seq: int
+    fingerprint: str | None
+    verifier: str | None
+    digest: str
+    observation: str
+    url: str
+    id: str | None
+    fetched_at: str | None
+
+
+class End(msgspec.Struct):
+    """The last row of an export."""
+
+    row: Literal["end"]
+    records: int
+
+
+class _Any(msgspec.Struct):
+    row: str
+
+
+class Record(NamedTuple):
+    """A record of an input topic, or of a file (its digest in place of the topic)."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+_told = msgspec.json.Decoder(Told)
+_rejected = msgspec.json.Decoder(_Rejected)
+_takedown = msgspec.json.Decoder(Takedown)
+_head = msgspec.json.Decoder(Head)
+_stored = msgspec.json.Decoder(Stored)
+_end = msgspec.json.Decoder(End)
+_any = msgspec.json.Decoder(_Any)
+
+
+def verdict(data: bytes) -> Told:
+    """The verdict in `data`; ValueError says why it is none."""
+    told = _told.decode(data)
+    if (told.verdict == "unique") != (told.match is None) or (told.match is None) != (told.seq is not None):
+        raise ValueError("a unique page has a number and no match, a duplicate a match and no number")
+    match = told.match
+    numbers = (told.seq or 0, told.source.offset, match.seq if match else 0, match.distance if match else 0)
+    if min(numbers) < 0 or max(numbers) >= MOST_NUMBER:
+        raise ValueError(f"a number, distance or offset that cannot be: {max(numbers, key=abs)}")
+    if not all(_HEX.fullmatch(text) for text in (told.fingerprint, told.verifier) if text is not None):
+        raise ValueError("fingerprint or verifier is not hexadecimal")
+    if not (_DIGEST.fullmatch(told.digest) and _OBSERVATION.fullmatch(told.observation)):
+        raise ValueError("digest or observation is none")
+    return told
+
+
+def rejected(data: bytes) -> Record:
+    """The record that a line of `file --rejected-out` is about; ValueError: it is none."""
+    source = _rejected.decode(data).source
+    return Record(source.topic, source.partition, source.offset)
+
+
+def letter(headers: dict[str, bytes]) -> Record | None:
+    """The record that a dead letter is about; None: it is another program's letter."""
+    topic, partition, offset = (headers.get(ERRORS_PREFIX + n, b"").decode() for n in ("topic", "partition", "offset"))
+    if not (topic and partition.isdecimal() and offset.isdecimal()):
+        return None
+    return Record(topic, int(partition), int(offset))
+
+
+def takedown(data: bytes) -> Takedown:
+    """The takedown in `data`; ValueError: it is none."""
+    return _takedown.decode(data)
+
+
+def row(data: bytes) -> Head | Stored | End | None:
+    """A row of an export; None for the kinds that nothing is held against (marks, journals). ValueError: it is none."""
+    match _any.decode(data).row:
+        case "index":
+            return _head.decode(data)
+        case "record":
+            return _stored.decode(data)
+        case "end":
+            return _end.decode(data)
+    return None
