@@ -6,15 +6,12 @@ import kafka.errors as errors
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import MemberToRemove
-from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.future import Future
 from kafka.partitioner.default import murmur2
 
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
 from worker.kafka import Session, Slot
 from worker.kafka.connect import translated
-from worker.kafka.rejoining import keep_answers
 from worker.records import Outgoing
 from worker.settings import load
 
@@ -131,19 +128,6 @@ def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_s
             session.close()
 
 
-def test_an_attempt_to_join_that_timed_out_is_made_anew_and_any_other_is_kept():
-    """The client tells its own wait from the attempt by nothing else, and would wait for ever for one that is over."""
-    keep_answers()
-    coordinator = object.__new__(ConsumerCoordinator)
-    for outcome, over in ((None, False), (errors.KafkaTimeoutError(), True), (errors.UnknownMemberIdError(), False)):
-        coordinator._join_task = attempt = Future()
-        assert not coordinator._join_task.is_done
-        attempt.success(b"") if outcome is None else attempt.failure(outcome)
-        assert coordinator._join_task.is_done is over
-    coordinator._join_task = None
-    assert coordinator._join_task is None
-
-
 def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_server, name):
     """One that stood still and wakes up learns it from its heartbeat, perhaps in the middle of a transaction."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
@@ -157,7 +141,7 @@ def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_serve
             admin.remove_group_members(name, [MemberToRemove(member_id=consumer.group_metadata().member_id)])
         until(lambda: consumer.group_metadata().generation_id < 0, "a heartbeat is refused")
         out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
-        with pytest.raises(BatchAborted, match="no member"):
+        with pytest.raises(BatchAborted, match="group has changed"):
             session.send(out, {gained.partition: 1}, lambda step: None)
     finally:
         session.close()
@@ -226,12 +210,12 @@ def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, re
         Session(settings_of(stream), name)
 
 
-def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, name, monkeypatch):
+def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, name):
     """The client would wait for it for ever, without a word, and would not be closed."""
-    monkeypatch.setattr("worker.kafka.session.CLOSE_SECONDS", 1)
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"transaction_timeout": "1s"})
     stream.create()
     session = Session(settings_of(stream), name)
+    sender = session._transactions._producer._sender
     try:
         until(lambda: session.poll(0.5, 10).gained, "an assignment")
         out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
@@ -244,7 +228,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, 
         assert caught.value.retriable
     finally:
         session.close()
-    assert not session._producer._sender.is_alive()
+    until(lambda: not sender.is_alive(), "the producer has ended")
     with pytest.raises(BrokerError, match=f"topic {stream.verdict_topic} does not exist"):
         Session(settings_of(stream), name)
 

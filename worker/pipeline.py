@@ -232,10 +232,10 @@ class Pipeline:
         items = batch.owned(Item(each.received, self._outbox.fitting(*each)) for each in batch.items())
         self._refuse_chance(items)
         judged = self._with_index(lambda: self._judge(batch.owned(items)))
-        items = batch.owned(items)
         self._parts.on_step("judged")
         self._await_replicas()
-        self._commit(items, judged)
+        self._await_group()
+        self._commit(batch.owned(items), judged)
         self._under_way.popleft()
         self._setbacks.overcome()
 
@@ -253,6 +253,12 @@ class Pipeline:
             self._parts.index.replicated()
         except (IndexUnreplicated, IndexUnreachable) as error:
             raise BatchAborted(str(error)) from error
+
+    def _await_group(self) -> None:
+        """While the group is put together anew nothing can be committed; then this batch may be, what is still ours."""
+        while not self._session.settled():
+            self._wait_in_group(IDLE_POLL_SECONDS)
+        self._session.resume()
 
     def _commit(self, items: Sequence[Item], judged: Mapping[Source, Judged]) -> None:
         outgoing: list[Outgoing] = []
@@ -280,8 +286,9 @@ class Pipeline:
         metrics.judged(judged[o.source] for o in outcomes if isinstance(o, Prepared))
         metrics.prepared(o for o in outcomes if isinstance(o, Prepared))
         metrics.rejected(o for o in outcomes if isinstance(o, Rejected))
-        unique = sum(each.verdict.match is None for each in judged.values())
-        self._progress.add(unique, len(judged) - unique, len(outcomes) - len(judged))
+        pages = [judged[o.source].verdict for o in outcomes if isinstance(o, Prepared)]
+        unique = sum(verdict.match is None for verdict in pages)
+        self._progress.add(unique, len(pages) - unique, len(outcomes) - len(pages))
 
     # Checks ------------------------------------------------------------------------------------------------------
 
