@@ -100,7 +100,7 @@ class Pipeline:
         self._under_way: deque[Batch] = deque()
         self._committed: dict[Partition, int] = {}
         self._unchecked: list[Assigned] = []
-        self._receipts = Receipts(parts.index, parts.settings, stopping)
+        self._receipts = Receipts(parts.index)
         self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
@@ -111,7 +111,6 @@ class Pipeline:
 
         Raises:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
-            ServerChanged: the loop is to be started again.
             BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
         """
         self._open()
@@ -330,7 +329,6 @@ class Pipeline:
                 if failed:
                     self._receipts.present()
                 result = action()
-                self._receipts.refuse_change()
             except IndexUnreachable as error:
                 log.warning("waiting for the index: %s", error)
                 failed = True
