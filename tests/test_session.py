@@ -1,6 +1,8 @@
 """Kafka sessions: slots of transactional ids, and what a broker's refusal becomes."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as errors
 import pytest
@@ -109,23 +111,29 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
 
 def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_server, redis_server, name):
     """They never wait in a poll, so that what the broker answers comes between two of them."""
-    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2)
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4)
     stream.create()
     sessions: list[Session] = []
+    done = threading.Event()
+
+    def work(session):
+        while not done.wait(0.2):  # its work
+            session.poll(0.0, 10)
 
     def shared():
-        for session in sessions:
-            session.poll(0.0, 10)
-        return [len(session._consumer.assignment()) for session in sessions]
+        return sorted(len(session._consumer.assignment()) for session in sessions if session.settled())
 
-    try:
-        sessions.append(Session(settings_of(stream), f"{name}-0"))
-        until(lambda: shared() == [2], "the first has both", seconds=60)
-        sessions.append(Session(settings_of(stream), f"{name}-1"))
-        until(lambda: shared() == [1, 1], "each has one", seconds=60)
-    finally:
-        for session in sessions:
-            session.close()
+    with ThreadPoolExecutor() as pool:
+        try:
+            for count in (1, 2, 4):
+                while len(sessions) < count:
+                    sessions.append(Session(settings_of(stream), f"{name}-{len(sessions)}"))
+                    pool.submit(work, sessions[-1])
+                until(lambda n=count: shared() == [4 // n] * n, f"each of {count} has as many", seconds=60)
+        finally:
+            done.set()
+    for session in sessions:
+        session.close()
 
 
 def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_server, name):

@@ -21,6 +21,12 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
+_REASONS = {
+    MemberState.UNJOINED: "it is in no group yet: the group's coordinator does not answer, or has put it out",
+    MemberState.REBALANCING: "the group waits for all of its members to join; one that hangs is put out in time",
+    MemberState.STABLE: "the group has given all partitions to other workers",
+}
+
 
 class Moved(NamedTuple):
     """What a poll changed.
@@ -103,9 +109,19 @@ class Member:
         """Its records are read from now on."""
         self.owned.add(tp)
 
+    def joining(self) -> bool:
+        """Whether its group is being put together, with it."""
+        return self.consumer.group_metadata().state is MemberState.REBALANCING
+
     def settled(self) -> bool:
         """Whether the group is still as the last poll left it, so that commits have a chance."""
         return self._pinned is not None and self._pinned == self.consumer.group_metadata()
+
+    def waits_for(self) -> str:
+        """Why there is no partition for this member, for its log."""
+        if self.consumer.assignment():
+            return "another worker's transaction over its partitions is open: the broker does not say where they stand"
+        return _REASONS[self.consumer.group_metadata().state]
 
     def membership(self) -> ConsumerGroupMetadata:
         """In whose name offsets of what was polled are committed.

@@ -7,6 +7,7 @@ group's metadata, so that a worker whose partitions have moved cannot commit (KI
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,9 +31,13 @@ PARTITION_FETCH_BYTES = 4 << 20
 """Several batches of one partition at once: the fingerprinters must not wait for the next fetch. The client holds what
 was fetched a few times over."""
 CLOSE_SECONDS = 5
-JOIN_SECONDS = 0.5
+JOIN_SECONDS = 5.0
 """How long a poll waits for the group to be put together, whatever its caller would wait for records."""
+JOINING_POLL_MS = 500
+SHORTEST_POLL_MS = 1
+"""So that an attempt to join that the client makes within a poll is seen when the poll ends."""
 ANSWER_MS = 1_000
+REDIS_TRIES = 3
 
 
 class Assigned(NamedTuple):
@@ -82,11 +87,8 @@ class Session:
 
     def poll(self, timeout: float, max_records: int) -> Polled:
         """Wait up to `timeout` seconds for at most `max_records` records; for longer while the group changes."""
-        if not self._member.settled():
-            # An attempt to join whose answer comes between two polls is lost, and made once more, by all members.
-            timeout = max(timeout, JOIN_SECONDS)
         with translated(self._settings):
-            found = self._poll(int(timeout * 1000), max_records)
+            found = self._poll_through(max(int(timeout * 1000), SHORTEST_POLL_MS), max_records)
             moved = self._member.moved()
             for tp in moved.gained:
                 found.pop(tp, None)  # read from where the client takes it to begin
@@ -130,25 +132,58 @@ class Session:
         """Undo `pause`."""
         self._consumer.resume(*self._consumer.paused())
 
-    def behind(self) -> dict[Partition, int]:
+    def begin_again(self, partition: Partition) -> Assigned:
+        """Where an owned partition stands by now, perhaps because of others; it is read from there."""
+        with translated(self._settings):
+            return self._begun(TopicPartition(*partition))
+
+    def behind(self, asking: bool) -> dict[Partition, int]:
         """How many offsets lie between the last poll and the end of each owned partition, as far as known.
 
         Not the end less the last record: what other producers' transactions leave behind is no record.
+
+        Args:
+            asking: ask the brokers for the ends, and wait for them a little; else they are those of the last fetch.
+
+        Raises:
+            BrokerUnreachable: asked, they did not answer.
         """
+        ends: dict[TopicPartition, int] = {}
+        if asking:
+            with translated(self._settings):
+                some = sorted(self._member.owned) or [TopicPartition(self._settings.input_topic, 0)]
+                ends = self._consumer.end_offsets(some, timeout_ms=ANSWER_MS)
         found: dict[Partition, int] = {}
         for tp in self._member.owned:
             # A position in doubt (its leader has changed) is asked for by the next poll: here nobody waits for brokers.
             with suppress(errors.KafkaError):
-                end, position = self._consumer.highwater(tp), self._consumer.position(tp, timeout_ms=0)
+                end, position = ends.get(tp, self._consumer.highwater(tp)), self._consumer.position(tp, timeout_ms=0)
                 if end is not None and position is not None:
                     found[Partition(*tp)] = max(0, end - position)
         return found
+
+    def waits_for(self) -> str:
+        """Why no partition is this worker's; empty: it has some."""
+        return "" if self._member.owned else self._member.waits_for()
 
     def close(self) -> None:
         """Leave the group; a transaction that is open is aborted by the next session, or by the broker in time."""
         self._transactions.close()
         with suppress(errors.KafkaError):
             self._consumer.close(autocommit=False, timeout_ms=1000 * CLOSE_SECONDS)
+
+    def _poll_through(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        """Poll until the group stands, if it is being put together, but not for ever.
+
+        The client asks to join while it is polled, and asks anew when it finds at the next poll that the answer came
+        in between: it is lost, and all other members must join once more. Workers that always have work, and do not
+        wait in their polls, would do so to each other for minutes.
+        """
+        found = self._poll(timeout_ms, max_records)
+        end = time.monotonic() + JOIN_SECONDS
+        while not found and self._member.joining() and time.monotonic() < end:
+            found = self._poll(JOINING_POLL_MS, max_records)
+        return found
 
     def _poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         try:
@@ -227,8 +262,17 @@ def _consumer_options(settings: Settings) -> dict[str, Any]:
         "heartbeat_interval_ms": int(settings.session_timeout * 1000 / 4),
         "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+        "max_poll_interval_ms": int(_longest_step(settings) * 1000),
         "metadata_max_age_ms": 10_000,
     }
+
+
+def _longest_step(settings: Settings) -> float:
+    """How long a worker may take from one poll to the next, in seconds; and the group waits for one that hangs.
+
+    It polls every few seconds, but for a call to Redis that is tried again, and a transaction.
+    """
+    return settings.session_timeout + REDIS_TRIES * settings.redis_timeout + settings.transaction_timeout
 
 
 def _out_of_range(error: Exception, settings: Settings) -> str:
