@@ -42,7 +42,7 @@ from worker.judge import Judged, Prepared, Rejected, judge
 from worker.kafka import Assigned, Polled, Session
 from worker.metrics import Metrics
 from worker.outbox import Outbox
-from worker.progress import Progress
+from worker.progress import Idleness, Progress
 from worker.receipts import Receipts
 from worker.records import Outgoing, Source
 from worker.setbacks import LONGEST_PAUSE_SECONDS, Setbacks
@@ -104,7 +104,9 @@ class Pipeline:
         self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
+        self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
+        self._idleness = Idleness(parts.settings.session_timeout)
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
@@ -212,7 +214,7 @@ class Pipeline:
         log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
         for partition in lost:
             self._committed.pop(partition, None)
-            self._parts.metrics.lost(partition)
+        self._parts.metrics.lost(lost)
         self._receipts.drop(lost)
         self._unchecked = [gained for gained in self._unchecked if gained.partition not in lost]
         for batch in self._under_way:
@@ -230,7 +232,7 @@ class Pipeline:
         self._parts.on_step("prepared")
         items = batch.owned(Item(each.received, self._outbox.fitting(*each)) for each in batch.items())
         self._refuse_chance(items)
-        judged = self._with_index(lambda: self._judge(batch.owned(items)))
+        judged = self._with_index(lambda: self._judge(batch, items))
         self._parts.on_step("judged")
         self._await_replicas()
         self._await_group()
@@ -238,10 +240,10 @@ class Pipeline:
         self._under_way.popleft()
         self._setbacks.overcome()
 
-    def _judge(self, items: Sequence[Item]) -> dict[Source, Judged]:
+    def _judge(self, batch: Batch, items: Sequence[Item]) -> dict[Source, Judged]:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
         self._check_positions()
-        pages = [each.outcome for each in items if isinstance(each.outcome, Prepared)]
+        pages = [each.outcome for each in batch.owned(items) if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stage("index"):
             judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
@@ -314,10 +316,25 @@ class Pipeline:
             self._parts.index.present([receipt])
             mark = self._parts.index.mark(partition)
             if mark is not None and position < mark:
-                raise PositionRewound(_rewound(self._settings, partition, position, mark))
+                self._unchecked[0] = self._begin_again(partition, mark)
+                continue
             self._committed[partition] = position
             self._receipts.keep({partition: receipt})
             self._unchecked.pop(0)
+
+    def _begin_again(self, partition: Partition, mark: int) -> Assigned:
+        """Where the group stands by now: this worker may have stood still since it asked, and others read on.
+
+        Raises:
+            PositionRewound: it stands below the mark indeed.
+        """
+        now = self._session.begin_again(partition)
+        if now.position < mark:
+            raise PositionRewound(_rewound(self._settings, partition, now.position, mark))
+        log.warning("partition %s[%d] was read on by others, up to offset %d", *partition, now.position)
+        for batch in self._under_way:
+            batch.lost.add(partition)
+        return now
 
     # Failure -----------------------------------------------------------------------------------------------------
 
@@ -346,6 +363,7 @@ class Pipeline:
             if self._stopping.is_set():
                 raise _Stopped
             self._parts.status.progress()
+            self._measure(asking=True)
             self._session.pause()
             self._absorb(self._session.poll(min(left, IDLE_POLL_SECONDS), self._settings.batch_pages))
 
@@ -357,9 +375,8 @@ class Pipeline:
 
     def _forget_all(self) -> None:
         self._under_way.clear()
-        for partition in self._committed:
-            self._parts.metrics.lost(partition)
-        self._receipts.drop(self._committed)
+        self._parts.metrics.lag({})
+        self._receipts.drop(list(self._committed))
         self._committed.clear()
         self._unchecked.clear()
 
@@ -370,15 +387,12 @@ class Pipeline:
     # Seen from outside -------------------------------------------------------------------------------------------
 
     def _housekeeping(self) -> None:
+        self._measure(asking=not self._under_way)
         if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
         if not self._under_way:
             give_memory_back()
-        behind, under_way = self._session.behind(), counts(self._under_way)
-        lags = {p: behind[p] + under_way[p] for p in self._committed if p in behind}
-        self._parts.metrics.lag(lags)
-        self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
             self._receipts.present()
             self._parts.index.look_at_base()
@@ -386,6 +400,27 @@ class Pipeline:
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
+
+    def _measure(self, asking: bool) -> None:
+        """The lag, and what this worker waits for, if it has nothing to do for long.
+
+        Args:
+            asking: the brokers are asked for the ends of the partitions: no poll that brings records brings them.
+        """
+        now = time.monotonic()
+        if now < self._next_measure:
+            return
+        self._next_measure = now + HOUSEKEEPING_SECONDS
+        try:
+            behind = self._session.behind(asking)
+        except BrokerUnreachable as error:
+            self._idleness.look(now, str(error))
+            return
+        under_way = counts(self._under_way)
+        lags = {partition: count + under_way[partition] for partition, count in behind.items()}
+        self._parts.metrics.lag(lags)
+        self._progress.tell(now, sum(lags.values()))
+        self._idleness.look(now, self._session.waits_for())
 
 
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:
