@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from worker import http
 from worker.errors import SettingsError
-from worker.status import Status
+from worker.stream.status import Status
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from simhash.index import Partition
 from tests.stream import Stream, json_page, until
 from tests.test_transactions import answer, at, gain, seen, settings_of, throw_out
 from worker.errors import BatchAborted
-from worker.kafka import Session
+from worker.stream.kafka import Session
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_batch_of_a_former_assignment_is_not_committed_in_the_name_of_the_next
     answer(heir, stream, 0, 2)
     answer(heir, stream, 1, 2)
     before = heir._consumer.group_metadata().generation_id
-    monkeypatch.setattr("worker.kafka.session.JOIN_SECONDS", 0)  # the group takes longer than a poll
+    monkeypatch.setattr("worker.stream.kafka.session.JOIN_SECONDS", 0)  # the group takes longer than a poll
     with polled_all_the_time(sleeper):
         until(lambda: heir.poll(0.0, 10) and state_of(heir) is not MemberState.STABLE, "it joins anew", pause=0)
 

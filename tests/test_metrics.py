@@ -6,8 +6,8 @@ from simhash.index import Partition
 from simhash.profiles import Signature
 from tests.exposition import METRICS
 from worker.judge import Judged, Prepared, Rejected, StageSeconds
-from worker.metrics import Metrics
 from worker.records import Source
+from worker.stream.metrics import Metrics
 from worker.verdict import Match, Verdict, source_fields
 
 SOURCE = Source("pages", 0, 1, None)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.index import Partition
-from worker.inflight import Batch, counts, first_offsets
-from worker.partitions import TABLE, Event, ImpossibleEvent, Life, Partitions, State
 from worker.records import RawRecord, Received, Source
+from worker.stream.inflight import Batch, counts, first_offsets
+from worker.stream.partitions import TABLE, Event, ImpossibleEvent, Life, Partitions, State
 
 PAGES = Partition("pages", 0)
 

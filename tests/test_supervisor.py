@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
-from worker.supervisor import ConsumersCollector
+from worker.stream.supervisor import ConsumersCollector
 
 
 def free_port():
@@ -146,5 +146,5 @@ def test_metrics_of_a_consumer_that_is_just_starting_are_read_a_moment_later(tmp
     registry.register(ConsumersCollector(str(tmp_path)))
     file = tmp_path / "counter_1.db"
     file.touch()
-    monkeypatch.setattr("worker.supervisor.time.sleep", lambda _: MmapedDict(str(file)).close())
+    monkeypatch.setattr("worker.stream.supervisor.time.sleep", lambda _: MmapedDict(str(file)).close())
     assert list(registry.collect()) == []

@@ -16,10 +16,10 @@ from simhash.index import Partition
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerUnreachable, Fenced, SessionLost, WorkerError
-from worker.kafka import Session
-from worker.kafka.transactions import Transactions
 from worker.records import Outgoing
 from worker.settings import load
+from worker.stream.kafka import Session
+from worker.stream.kafka.transactions import Transactions
 
 PARTITIONS = 2
 
@@ -258,7 +258,7 @@ def test_a_refused_transaction_after_which_no_producer_can_be_had(troubled, redi
             troubled.kill()
             begin(self)
 
-        monkeypatch.setattr("worker.kafka.connect.BOOTSTRAP_TIMEOUT_MS", 500)
+        monkeypatch.setattr("worker.stream.kafka.connect.BOOTSTRAP_TIMEOUT_MS", 500)
         with monkeypatch.context() as patched:
             patched.setattr(Transactions, "_begin", die_first)
             with pytest.raises(BrokerUnreachable):

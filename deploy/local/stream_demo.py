@@ -29,10 +29,10 @@ from rich.text import Text
 from worker.cli.summary import say, show
 from worker.errors import WorkerError
 from worker.files import Summary
-from worker.kafka import ensure_topics
-from worker.kafka.connect import admin_client
-from worker.kafka.topics import plans
 from worker.settings import PREFIX, Settings, load
+from worker.stream.kafka import ensure_topics
+from worker.stream.kafka.connect import admin_client
+from worker.stream.kafka.topics import plans
 from worker.verdict import Verdict, decode
 
 PROCESSES = 2

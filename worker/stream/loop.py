@@ -37,17 +37,17 @@ from worker.errors import (
 )
 from worker.fingerprinters import Fingerprinters, Outcome
 from worker.heap import give_memory_back
-from worker.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
 from worker.judge import Judged, Prepared, Rejected, judge
-from worker.kafka import Polled, Session
-from worker.metrics import Metrics
-from worker.outbox import Outbox
-from worker.partitions import Partitions
-from worker.progress import Idleness, Progress
 from worker.records import Outgoing, Source
-from worker.setbacks import LONGEST_PAUSE_SECONDS, Setbacks
 from worker.settings import Settings
-from worker.status import Status
+from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Setbacks
+from worker.stream.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
+from worker.stream.kafka import Polled, Session
+from worker.stream.metrics import Metrics
+from worker.stream.outbox import Outbox
+from worker.stream.partitions import Partitions
+from worker.stream.progress import Idleness, Progress
+from worker.stream.status import Status
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

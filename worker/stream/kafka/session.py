@@ -18,13 +18,13 @@ from kafka import OffsetAndMetadata, TopicPartition
 
 from simhash.index import Partition
 from worker.errors import PositionRewound
-from worker.kafka.connect import client_options, translated
-from worker.kafka.member import Member
-from worker.kafka.tolerance import be_tolerant
-from worker.kafka.topics import largest_messages
-from worker.kafka.transactions import Transactions
 from worker.records import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
+from worker.stream.kafka.connect import client_options, translated
+from worker.stream.kafka.member import Member
+from worker.stream.kafka.tolerance import be_tolerant
+from worker.stream.kafka.topics import largest_messages
+from worker.stream.kafka.transactions import Transactions
 
 FETCH_BYTES = 8 << 20
 PARTITION_FETCH_BYTES = 4 << 20

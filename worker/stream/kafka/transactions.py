@@ -18,9 +18,9 @@ from typing import Any
 import kafka.errors as errors
 from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from worker.kafka.connect import client_options
 from worker.records import Outgoing
 from worker.settings import Settings
+from worker.stream.kafka.connect import client_options
 
 PRODUCER_BATCH_BYTES = 256 << 10
 LINGER_MS = 1_000

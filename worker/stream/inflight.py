@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from simhash.index import Partition
 from worker.fingerprinters import Outcome, Pending
-from worker.partitions import Partitions
 from worker.records import Received, Source
+from worker.stream.partitions import Partitions
 
 
 class Item(NamedTuple):
@@ -26,7 +26,7 @@ class Batch:
     """Records of one poll, being prepared in order.
 
     Attributes:
-        tenures: in which tenure of its partition each record was polled (see `worker.partitions`).
+        tenures: in which tenure of its partition each record was polled (see `worker.stream.partitions`).
     """
 
     received: Sequence[Received]

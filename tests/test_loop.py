@@ -18,17 +18,17 @@ from simhash.profiles import profile
 from simhash.tables import design
 from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
-from worker.consumer import recipe
 from worker.errors import BrokerError
 from worker.fingerprinters import Pending, _Part
 from worker.judge import Rejected, prepare
-from worker.kafka import Session
-from worker.metrics import Metrics
-from worker.pipeline import Parts, Pipeline
-from worker.progress import Idleness, Progress
 from worker.settings import load
-from worker.status import Status
 from worker.stores import connected_index
+from worker.stream.consumer import recipe
+from worker.stream.kafka import Session
+from worker.stream.loop import Parts, Pipeline
+from worker.stream.metrics import Metrics
+from worker.stream.progress import Idleness, Progress
+from worker.stream.status import Status
 
 DEFAULT = profile("default")
 
@@ -387,7 +387,7 @@ def test_one_that_stood_still_before_it_checked_its_offset_accuses_nobody(stream
 
 def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index, monkeypatch):
     """They fence each other for ever otherwise, each as often as it commits."""
-    monkeypatch.setattr("worker.pipeline.LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("worker.stream.loop.LONGEST_PAUSE_SECONDS", 0.1)
     stream.send([json_page(0, "a page " * 50)])
     settings = settings_of(stream)
 
@@ -402,7 +402,7 @@ def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index
 def test_why_there_is_nothing_to_do_is_told_ever_less_often(monkeypatch):
     told = []
     for level in ("info", "warning"):
-        monkeypatch.setattr(f"worker.progress.log.{level}", lambda line, *values: told.append(line % values))
+        monkeypatch.setattr(f"worker.stream.progress.log.{level}", lambda line, *values: told.append(line % values))
     idleness = Idleness(patience=10)
     for second in range(100):
         idleness.look(float(second), "because")
@@ -415,7 +415,7 @@ def test_why_there_is_nothing_to_do_is_told_ever_less_often(monkeypatch):
 
 def test_progress_is_told_now_and_then(monkeypatch):
     told = []
-    monkeypatch.setattr("worker.progress.log.info", lambda line, *values: told.append(line % values))
+    monkeypatch.setattr("worker.stream.progress.log.info", lambda line, *values: told.append(line % values))
     progress = Progress(since=0.0)
     progress.add(3, 2, 1)
     progress.tell(29.0, 5)
