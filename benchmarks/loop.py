@@ -28,12 +28,12 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import page_values, raw_records, read_pages
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
-from worker.consumer import recipe
 from worker.judge import prepare
-from worker.kafka import ensure_topics
-from worker.kafka.topics import plans
 from worker.settings import PREFIX, Settings, load
 from worker.stores import configured_profile
+from worker.stream.consumer import recipe
+from worker.stream.kafka import ensure_topics
+from worker.stream.kafka.topics import plans
 
 NAME = "loop"
 ROOT = Path(__file__).parents[1]

@@ -240,9 +240,9 @@ def test_raw_pages_need_their_url_as_key(kafka_server, redis_server, name):
 
 HANGING_WORKER = """
 from functools import partial
-import worker.consumer
 from tests import faulty_worker, test_fingerprinters
-worker.consumer.Fingerprinters = partial(worker.consumer.Fingerprinters, prepare=test_fingerprinters.prepare)
+from worker.stream import consumer
+consumer.Fingerprinters = partial(consumer.Fingerprinters, prepare=test_fingerprinters.prepare)
 faulty_worker.main()
 """
 

@@ -17,12 +17,12 @@ from simhash.tables import design
 from tests.pages import crowd
 from tests.stream import Stream, json_page, texts, until, working
 from worker import base as bases
-from worker import consumer
 from worker.base import TableBase
-from worker.consumer import run_consumer
 from worker.settings import load
-from worker.status import Status
 from worker.stores import connected_index
+from worker.stream import consumer
+from worker.stream.consumer import run_consumer
+from worker.stream.status import Status
 
 PROFILE = {"name": "made-up", "version": 1}
 RULE = Relation(design("4"), 6, 14, bands=2)

@@ -13,8 +13,8 @@ from simhash.index.redis.layout import Layout
 from simhash.profiles import PROFILES
 from simhash.tables import NAMES, design
 from worker.cli.main import commands
-from worker.metrics import Metrics
 from worker.settings import Settings
+from worker.stream.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def test_the_kafka_client_is_imported_in_one_folder_only():
         for path in [*modules("simhash"), *modules("worker")]
         if "kafka" in {n.split(".")[0] for n in imports_of(path)}
     }
-    assert {path.parent for path in users} == {ROOT / "worker" / "kafka"}
+    assert {path.parent for path in users} == {ROOT / "worker" / "stream" / "kafka"}
 
 
 def test_redis_is_imported_where_it_is_spoken_and_built_only():
@@ -154,7 +154,7 @@ def test_the_environment_is_read_in_one_place():
 
 
 def test_packages_only_re_export():
-    for path in (ROOT / "simhash" / "index" / "__init__.py", ROOT / "worker" / "kafka" / "__init__.py"):
+    for path in (ROOT / "simhash" / "index" / "__init__.py", ROOT / "worker" / "stream" / "kafka" / "__init__.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
         assert all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in body), path
 

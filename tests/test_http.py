@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tests.stream import until
 from worker import http
 from worker.errors import SettingsError
-from worker.status import Status
+from worker.stream.status import Status
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from simhash.index import Partition
 from simhash.profiles import Signature
 from tests.exposition import METRICS
 from worker.judge import Judged, Prepared, Rejected, StageSeconds
-from worker.metrics import Metrics
 from worker.records import Source
+from worker.stream.metrics import Metrics
 from worker.verdict import Match, Verdict, source_fields
 
 SOURCE = Source("pages", 0, 1, None)
@@ -80,5 +80,5 @@ def test_stages_batches_lags_and_dead_letters_are_observed():
     assert value(made, "simhash_dedup_batch_pages_sum") == 7
     assert value(made, "simhash_dedup_last_commit_timestamp_seconds") == 123
     assert value(made, "simhash_dedup_consumer_lag", topic="pages", partition="4") == 9
-    made.lost(Partition("pages", 4))
+    made.lost([Partition("pages", 4)])
     assert value(made, "simhash_dedup_consumer_lag", topic="pages", partition="4") == 0

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 from tests.stream import ROOT
-from worker.status import STUCK_EXIT_CODE, Status
+from worker.stream.status import STUCK_EXIT_CODE, Status
 
 STUCK = """
 import time
-from worker.status import Status, watch
+from worker.stream.status import Status, watch
 status = Status()
 status._progress.value -= 1000  # as the consumer left it that was here before
 watch(status, 0.5)

@@ -10,8 +10,7 @@
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
     │   └── SessionLost         this producer or consumer is done for: make new ones (`retriable`)
     │       └── Fenced          another producer has our transactional id
-    ├── PositionRewound     the group stands below the index's mark: an operator must say that it is meant (exit 6)
-    └── ServerChanged       Redis was restarted or failed over, and lacks nothing: start again (exit 8)
+    └── PositionRewound     the group stands below the index's mark: an operator must say that it is meant (exit 6)
 
 Errors of the index (`simhash.errors.IndexFault`) end the program with 5, or 7 when it cannot be reached.
 """
@@ -77,12 +76,6 @@ class PositionRewound(WorkerError):
     """The group's position is below the index's committed mark."""
 
     exit_code = 6
-
-
-class ServerChanged(WorkerError):
-    """Redis was restarted or failed over, and `on_server_change` has workers end when they meet that."""
-
-    exit_code = 8
 
 
 INDEX_EXIT_CODE = 5

@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from worker.errors import SettingsError
-from worker.status import Status
+from worker.stream.status import Status
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 

@@ -30,7 +30,5 @@ def configure(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    # Kafka's client reports each of its attempts as a warning or error; what comes of them we say ourselves.
-    logging.getLogger("kafka").setLevel("INFO" if level == "debug" else "ERROR")
-    for name in ("kafka.net", "kafka.cluster"):
-        logging.getLogger(name).setLevel("INFO" if level == "debug" else "CRITICAL")
+    # Kafka's client reports each of its attempts, ten a second while no broker answers; what comes of them we say.
+    logging.getLogger("kafka").setLevel("INFO" if level == "debug" else "CRITICAL")

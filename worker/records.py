@@ -61,10 +61,11 @@ class Outgoing(NamedTuple):
 
     Attributes:
         partition: the one that its page came from; it goes to the same, where the topic has as many as the input.
+            None: the key decides.
     """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
-    partition: int
+    partition: int | None

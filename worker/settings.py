@@ -149,11 +149,6 @@ class Settings(BaseSettings):
     wait_timeout: Seconds = Field(
         1.0, gt=0, le=30, description="how long to wait for them; then the batch is read again"
     )
-    on_server_change: Literal["restart", "verify", "stop"] = Field(
-        "restart",
-        description="Redis restarted or failed over, and has all that was committed: end with exit code 8, and go on "
-        "when started again; verify: go on at once; stop: not before `index accept`",
-    )
     index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
     profile: str = Field(
         "default", min_length=1, description="recipe of the fingerprints: a name, or a TOML file of one's own"

@@ -193,5 +193,5 @@ def retention(settings: Settings) -> Retention:
 
 
 def durability(settings: Settings) -> Durability:
-    """What the settings say about replicas and changes of the server."""
-    return Durability(settings.wait_replicas, int(settings.wait_timeout * 1000), settings.on_server_change != "stop")
+    """What the settings say about replicas."""
+    return Durability(settings.wait_replicas, int(settings.wait_timeout * 1000))

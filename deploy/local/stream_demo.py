@@ -28,10 +28,10 @@ from rich.text import Text
 
 from worker.cli.summary import say, show
 from worker.errors import WorkerError
-from worker.kafka import ensure_topics
-from worker.kafka.connect import admin_client
-from worker.kafka.topics import plans
 from worker.settings import PREFIX, Settings, load
+from worker.stream.kafka import ensure_topics
+from worker.stream.kafka.connect import admin_client
+from worker.stream.kafka.topics import plans
 from worker.summary import Summary
 from worker.verdict import Verdict, decode
 

@@ -312,10 +312,6 @@ class Index(Protocol):
             IndexMisconfigured: its server, which may be another one now, would lose keys.
         """
 
-    def server_change(self) -> str:
-        """How a server was exchanged (restarted, restored, failed over) since the index was last used, as far as this
-        object has met it; empty: none was. What was presented is there nevertheless."""
-
     def replicated(self) -> None:
         """Wait until what the last `check_and_insert` stored is where it must be before verdicts count.
 

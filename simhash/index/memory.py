@@ -115,10 +115,6 @@ class MemoryIndex:
     def present(self, receipts: Iterable[str]) -> None:
         """It gave none."""
 
-    def server_change(self) -> str:
-        """It has no server."""
-        return ""
-
     def replicated(self) -> None:
         """There is but one of it."""
 

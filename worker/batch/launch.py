@@ -14,11 +14,11 @@ from worker.batch.request import Request, Watch
 from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.sources import sources
-from worker.consumer import recipe
 from worker.designs import design_for
 from worker.errors import InputError, SettingsError
 from worker.settings import Settings
 from worker.stores import configured_design, configured_profile
+from worker.stream.consumer import recipe
 
 BITS = 64
 FEW_ENTRIES = 4_000_000

@@ -25,12 +25,12 @@ from simhash.tables import design as find_design
 from worker.assessment import Assessment, Bench, as_json, assess, with_common_substrings
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say
-from worker.consumer import page_limits, recipe
 from worker.designs import design_for
 from worker.errors import InputError, SettingsError
 from worker.evaluation import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
 from worker.settings import Settings
 from worker.stores import configured_design, configured_profile
+from worker.stream.consumer import page_limits, recipe
 
 NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", "page_memory", *LOGGING)
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}

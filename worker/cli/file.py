@@ -19,7 +19,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from simhash.index.redis import epochs
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
-from worker.consumer import page_limits, recipe
 from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
 from worker.files import Bench, Outputs, Places, run_files
@@ -28,6 +27,7 @@ from worker.inputs import Input, open_inputs
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 from worker.stores import configured_profile, connected_index
+from worker.stream.consumer import page_limits, recipe
 from worker.summary import Summary
 
 NAMES = (

@@ -69,8 +69,7 @@ def commands() -> None:
       1 findings, or unforeseen    5 the index refuses
       2 settings or usage          6 the group is below what the index has committed
       3 a file cannot be           7 Kafka or Redis cannot be reached
-        read or written            8 Redis was restarted or failed over: start `run` again
-                                 130 stopped by Ctrl-C or SIGTERM before the end
+        read or written          130 stopped by Ctrl-C or SIGTERM before the end
     """
 
 

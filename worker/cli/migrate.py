@@ -23,8 +23,8 @@ from worker.cli.operating.telling import saying_what_is_next
 from worker.cli.options import INDEX, LOGGING, Count, settings_of, settings_options
 from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
-from worker.setbacks import Setbacks
 from worker.stores import connect
+from worker.stream.backoff import Setbacks
 
 TELL_SECONDS = 2.0
 PATIENCE_SECONDS = 600.0

@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from worker import http
 from worker.cli.options import settings_of, settings_options
-from worker.consumer import run_consumer
 from worker.settings import Settings
-from worker.status import Status
-from worker.supervisor import supervise
+from worker.stream.consumer import run_consumer
+from worker.stream.status import Status
+from worker.stream.supervisor import supervise
 
 
 @click.command()

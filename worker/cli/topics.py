@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from worker.cli.options import LOGGING, settings_of, settings_options
-from worker.kafka.topics import ensure_topics, plans
 from worker.settings import Settings
+from worker.stream.kafka.topics import ensure_topics, plans
 
 BROKER_DEFAULT = -1
 NAMES = [

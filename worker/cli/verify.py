@@ -13,13 +13,14 @@ from typing import Any
 import click
 import msgspec
 
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.transfer import exported
 from simhash.index.rows import encoded
-from simhash.index.transfer import exported
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
 from worker.settings import Settings
-from worker.stores import found_index, operations
+from worker.stores import found_index
 from worker.verifying.checks import Check
 from worker.verifying.rules import BUCKET_BITS, PREFIX_LIMIT, Given
 from worker.verifying.sources import Sources, opened
@@ -132,7 +133,7 @@ def verify(
 
 def rows_of_index(settings: Settings) -> Iterator[bytes]:
     """The lines that `index export` would write: the one way in which an index is looked at here."""
-    for row in exported(operations(found_index(settings))):
+    for row in exported(Operations(found_index(settings))):
         yield encoded(row)
 
 

@@ -14,8 +14,8 @@ from simhash.index.rows import TIMES, Takedown, decoded_takedown
 from worker import compression
 from worker.deadletter import PREFIX
 from worker.errors import InputError
-from worker.kafka.replay import replayed
 from worker.settings import Settings
+from worker.stream.kafka.replay import replayed
 from worker.verdict import Verdict, decode_told
 
 

@@ -14,8 +14,8 @@ import xxhash
 
 from worker import compression
 from worker.errors import InputError
-from worker.kafka.replay import replayed
 from worker.settings import Settings
+from worker.stream.kafka.replay import replayed
 from worker.verifying import told
 from worker.verifying.columns import IN_FILE
 from worker.verifying.told import Record, Takedown

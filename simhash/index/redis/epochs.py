@@ -32,12 +32,10 @@ class Durability:
     Attributes:
         replicas: how many must have acknowledged what was stored; 0: it is not asked.
         wait_ms: for how long they are waited for.
-        verify_changes: after a change of the server that lost nothing, go on; otherwise every change is refused.
     """
 
     replicas: int = 0
     wait_ms: int = 1000
-    verify_changes: bool = True
 
 
 class Receipt(NamedTuple):
@@ -60,9 +58,6 @@ def receipt_in(text: str) -> Receipt | None:
 class Safekeeping:
     """See the module. Raises the driver's errors: `simhash.index.redis.faults.translated` knows those of the script.
 
-    Attributes:
-        change: how the server was exchanged, as far as was seen here; empty: it was not.
-
     Args:
         client: a connection; answers as bytes. Where replicas are waited for, it is exchanged for one that has a single
             connection, because WAIT speaks of what was written through its own.
@@ -78,7 +73,6 @@ class Safekeeping:
         self._seq = 0
         self._connects = 0
         self._connects_before = 0
-        self.change = ""
         if durability.replicas:
             self.client.connection.register_connect_callback(self._note_connect)
 
@@ -87,27 +81,15 @@ class Safekeeping:
         """For all that was told so far; None before the first call."""
         return Receipt(self._history, self._seq) if self._history else None
 
-    def present(self, receipts: Iterable[Receipt] = (), moved: bool = False) -> str:
-        """Hold these receipts against the index; returns the history it is in now.
-
-        Args:
-            moved: its keys were moved to another server: that is no change, and trusted even where none is.
-        """
+    def present(self, receipts: Iterable[Receipt] = ()) -> str:
+        """Hold these receipts against the index; returns the history it is in now."""
         told = [str(value) for each in receipts for value in each]
-        trusted = self._durability.verify_changes or moved
-        answer, seq, left = self._script(keys=[self._meta], args=[int(trusted), *told])
+        answer, seq, left = self._script(keys=[self._meta], args=["present", *told])
         history = answer.decode()
-        if not moved:
-            self._note_change(left.decode() or _server_of(self._history), _server_of(history), seq)
+        self._note_change(left.decode() or _server_of(self._history), _server_of(history), seq)
         if history != self._history:
             self._history, self._seq = history, 0
         return self._history
-
-    def server(self) -> bytes:
-        """How the replication id begins that is counted on here, before the first call that of the index's present
-        history; empty: it has none."""
-        history = self._history or (self.client.hget(self._meta, "history") or b"").decode()
-        return bytes.fromhex(_server_of(history)[:16])
 
     def expected(self) -> str:
         """The history that a call counts on."""
@@ -147,11 +129,10 @@ class Safekeeping:
     def _note_change(self, before: str, now: str, seq: int) -> None:
         if before in ("", now):
             return
-        self.change = f"Redis was restarted or failed over (replication id {before}, now {now})"
         log.warning(
-            "%s: the index was held against all that is known to be committed, lacks nothing of it, and goes on from "
-            "number %d. %s",
-            *(self.change, seq, IN_DOUBT),
+            "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that is known "
+            "to be committed, lacks nothing of it, and goes on from number %d. %s",
+            *(before, now, seq, IN_DOUBT),
         )
 
     def _note_connect(self, _: Any) -> None:

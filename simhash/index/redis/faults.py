@@ -93,12 +93,6 @@ def _fault(message: str) -> IndexFault:
         )
     if kind == "LOST":
         return IndexLost(_lost(*rest.split()))
-    if kind == "CHANGED":
-        left, now = rest.split()
-        return IndexLost(
-            f"Redis was restarted, restored or failed over (replication id {left}, now {now}), and on_server_change is "
-            f"stop: if nothing was lost, simhash-dedup index accept says so. Otherwise: {REBUILD}"
-        )
     if kind in _RETRIABLE:
         return IndexUnreachable(f"Redis cannot take writes now: {message}")
     return IndexFault(f"Redis: {message}")

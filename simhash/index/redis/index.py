@@ -227,10 +227,6 @@ class RedisIndex:
             check_server(self._client)
             self._safekeeping.present(filter(None, map(receipt_in, receipts)))
 
-    def server_change(self) -> str:
-        """See `Index.server_change`."""
-        return self._safekeeping.change
-
     def accept(self) -> None:
         """The operator announces that the index is right as it is, whatever receipts say of it."""
         with translated():

@@ -1,7 +1,7 @@
 -- Compare the index with what was committed, and the server with the one that the index was last used on.
 --
 -- KEYS[1]  ns:meta
--- ARGV[1]  '1': go on after a change of the server that lost nothing, '0': refuse it, 'accept': take the index as it is
+-- ARGV[1]  'present': hold the receipts against it, 'accept': take the index as it is
 -- ARGV[2..]  receipts: history, seq (of each the largest number that was told under that history)
 --
 -- A history is one server's time with the index: '<its begin, ms, 12 hex digits>.<replication id>'. A server takes a new
@@ -59,5 +59,4 @@ for i = 2, #ARGV, 2 do
   end
 end
 if last == id then return {meta[3], seq, ''} end
-if last ~= '' and ARGV[1] == '0' then return redis.error_reply('CHANGED ' .. last .. ' ' .. id) end
 return begin(meta[4] and meta[4] .. ' ' or '')

@@ -15,14 +15,14 @@ from simhash.errors import BaseDiffers, IndexMigrated
 from simhash.profiles import Profile
 from worker.fingerprinters import Fingerprinters, PageLimits
 from worker.judge import Recipe
-from worker.kafka import Session, Slot, largest_messages
-from worker.metrics import Metrics
 from worker.page import Limits
-from worker.pipeline import Parts, Pipeline
 from worker.settings import Settings
-from worker.status import Status, watch
 from worker.stopping import stop_on_signals
 from worker.stores import configured_profile, connected_index
+from worker.stream.kafka import Session, Slot, largest_messages
+from worker.stream.loop import Parts, Pipeline
+from worker.stream.metrics import Metrics
+from worker.stream.status import Status, watch
 
 log = logging.getLogger(__name__)
 

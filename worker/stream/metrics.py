@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -25,6 +25,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._lagging: set[Partition] = set()
         self._pages = Counter(
             "simhash_dedup_pages",
             "Pages judged; kind: exact or near for duplicates, empty for unique pages",
@@ -115,11 +116,14 @@ class Metrics:
         self._batch.observe(records)
         self._last_commit.set(now)
 
-    def lag(self, lags: dict[Partition, int]) -> None:
-        """Set each owned partition's lag."""
+    def lag(self, lags: Mapping[Partition, int]) -> None:
+        """Set the lag of each partition that is this process's now; no others are."""
+        self.lost(self._lagging - lags.keys())
         for partition, lag in lags.items():
             self._lag.labels(partition.topic, str(partition.number)).set(lag)
+        self._lagging = set(lags)
 
-    def lost(self, partition: Partition) -> None:
-        """A partition is another worker's now, and so is its lag."""
-        self._lag.labels(partition.topic, str(partition.number)).set(0)
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """These are other workers' now, and so is their lag."""
+        for partition in partitions:
+            self._lag.labels(partition.topic, str(partition.number)).set(0)

@@ -1,4 +1,4 @@
-"""Progress of a worker, told in its log now and then: for whoever has a terminal and no dashboard."""
+"""A worker's progress, or why it makes none, told in its log now and then: for a terminal without a dashboard."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 30.0
+RAREST_SECONDS = 600.0
 
 
 @dataclass
@@ -36,3 +37,27 @@ class Progress:
                 *(done, seconds, done / seconds, self.unique, self.duplicate, self.rejected, lag),
             )
         self.since, self.unique, self.duplicate, self.rejected = now, 0, 0, 0
+
+
+@dataclass
+class Idleness:
+    """Why a worker has nothing to do, told when it has lasted for `patience` seconds, and again at twice the time."""
+
+    patience: float
+    since: float | None = None
+    next: float = 0.0
+    told: bool = False
+
+    def look(self, now: float, reason: str) -> None:
+        """There is nothing to do now, for this reason; empty: there is."""
+        if not reason:
+            if self.told and self.since is not None:
+                log.info("goes on after %.0f s", now - self.since)
+            self.since, self.told = None, False
+            return
+        if self.since is None:
+            self.since, self.next = now, now + self.patience
+        if now >= self.next:
+            log.warning("nothing to do for %.0f s: %s", now - self.since, reason)
+            self.told = True
+            self.next = now + min(now - self.since, RAREST_SECONDS)

@@ -8,9 +8,9 @@ from kafka import KafkaProducer
 
 from simhash.index.rows import Takedown, encoded
 from worker.errors import BrokerError
-from worker.kafka.connect import admin_client, client_options, translated
-from worker.kafka.topics import existing
 from worker.settings import Settings
+from worker.stream.kafka.connect import admin_client, client_options, translated
+from worker.stream.kafka.topics import existing
 
 SEND_SECONDS = 60.0
 

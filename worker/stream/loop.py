@@ -37,17 +37,17 @@ from worker.errors import (
 )
 from worker.fingerprinters import Fingerprinters, Outcome
 from worker.heap import give_memory_back
-from worker.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
 from worker.judge import Judged, Prepared, Rejected, judge
-from worker.kafka import Assigned, Polled, Session
-from worker.metrics import Metrics
-from worker.outbox import Outbox
-from worker.progress import Progress
-from worker.receipts import Receipts
 from worker.records import Outgoing, Source
-from worker.setbacks import LONGEST_PAUSE_SECONDS, Setbacks
 from worker.settings import Settings
-from worker.status import Status
+from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Setbacks
+from worker.stream.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
+from worker.stream.kafka import Polled, Session
+from worker.stream.metrics import Metrics
+from worker.stream.outbox import Outbox
+from worker.stream.partitions import Partitions
+from worker.stream.progress import Idleness, Progress
+from worker.stream.status import Status
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -98,20 +98,19 @@ class Pipeline:
         self._session: Session
         self._outbox: Outbox
         self._under_way: deque[Batch] = deque()
-        self._committed: dict[Partition, int] = {}
-        self._unchecked: list[Assigned] = []
-        self._receipts = Receipts(parts.index, parts.settings, stopping)
+        self._partitions = Partitions()
         self._setbacks = Setbacks(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
+        self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
+        self._idleness = Idleness(parts.settings.session_timeout)
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
 
         Raises:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
-            ServerChanged: the loop is to be started again.
             BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
         """
         self._open()
@@ -200,51 +199,48 @@ class Pipeline:
         if polled.lost:
             self._drop(polled.lost)
         for gained in polled.gained:
-            self._unchecked.append(gained)
+            self._partitions.gained(*gained)
             self._parts.status.ready(assigned=True)
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
         for received in by_bytes(polled.received, self._settings.batch_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
-            self._under_way.append(Batch(received, pending))
+            tenures = {p: self._partitions[p].tenure for p in {partition_of(each.record.source) for each in received}}
+            self._under_way.append(Batch(received, pending, tenures))
 
     def _drop(self, lost: frozenset[Partition]) -> None:
         """Another worker reads these partitions now, from their committed offset."""
         log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
-        for partition in lost:
-            self._committed.pop(partition, None)
-            self._parts.metrics.lost(partition)
-        self._receipts.drop(lost)
-        self._unchecked = [gained for gained in self._unchecked if gained.partition not in lost]
-        for batch in self._under_way:
-            batch.lost |= lost
+        self._partitions.lost(lost)
+        self._parts.metrics.lost(lost)
 
     # Judge and commit --------------------------------------------------------------------------------------------
 
     def _settle_oldest(self, timeout: float) -> None:
         """When the oldest batch is prepared: judge it, commit it."""
-        if self._unchecked:  # also where no page comes: what is wrong is to be said at once
+        if self._partitions.unchecked():  # also where no page comes: what is wrong is to be said at once
             self._with_index(self._check_positions)
         if not self._under_way or not self._under_way[0].pending.ready(timeout):
             return
         batch = self._under_way[0]
         self._parts.on_step("prepared")
-        items = batch.owned(Item(each.received, self._outbox.fitting(*each)) for each in batch.items())
+        fitting = [Item(each.received, self._outbox.fitting(*each)) for each in batch.items()]
+        items = batch.owned(fitting, self._partitions)
         self._refuse_chance(items)
-        judged = self._with_index(lambda: self._judge(batch.owned(items)))
-        items = batch.owned(items)
+        judged = self._with_index(lambda: self._judge(batch, items))
         self._parts.on_step("judged")
         self._await_replicas()
-        self._commit(items, judged)
+        self._await_group()
+        self._commit(batch.owned(items, self._partitions), judged)
         self._under_way.popleft()
         self._setbacks.overcome()
 
-    def _judge(self, items: Sequence[Item]) -> dict[Source, Judged]:
+    def _judge(self, batch: Batch, items: Sequence[Item]) -> dict[Source, Judged]:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
         self._check_positions()
-        pages = [each.outcome for each in items if isinstance(each.outcome, Prepared)]
+        pages = [each.outcome for each in batch.owned(items, self._partitions) if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stage("index"):
-            judged = judge(pages, self._parts.index, self._parts.profile, self._committed)
+            judged = judge(pages, self._parts.index, self._parts.profile, self._partitions.marks())
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
     def _await_replicas(self) -> None:
@@ -253,6 +249,12 @@ class Pipeline:
             self._parts.index.replicated()
         except (IndexUnreplicated, IndexUnreachable) as error:
             raise BatchAborted(str(error)) from error
+
+    def _await_group(self) -> None:
+        """While the group is put together anew nothing can be committed; then this batch may be, what is still ours."""
+        while not self._session.settled():
+            self._wait_in_group(IDLE_POLL_SECONDS)
+        self._session.resume()
 
     def _commit(self, items: Sequence[Item], judged: Mapping[Source, Judged]) -> None:
         outgoing: list[Outgoing] = []
@@ -270,8 +272,7 @@ class Pipeline:
             receipt = self._parts.index.receipt()
             self._session.send(outgoing, offsets, self._parts.on_step, receipt)
         self._parts.on_step("committed")
-        self._committed |= offsets
-        self._receipts.keep(dict.fromkeys(offsets, receipt))
+        self._partitions.committed(offsets, receipt)
         self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -280,8 +281,9 @@ class Pipeline:
         metrics.judged(judged[o.source] for o in outcomes if isinstance(o, Prepared))
         metrics.prepared(o for o in outcomes if isinstance(o, Prepared))
         metrics.rejected(o for o in outcomes if isinstance(o, Rejected))
-        unique = sum(each.verdict.match is None for each in judged.values())
-        self._progress.add(unique, len(judged) - unique, len(outcomes) - len(judged))
+        pages = [judged[o.source].verdict for o in outcomes if isinstance(o, Prepared)]
+        unique = sum(verdict.match is None for verdict in pages)
+        self._progress.add(unique, len(pages) - unique, len(outcomes) - len(pages))
 
     # Checks ------------------------------------------------------------------------------------------------------
 
@@ -303,15 +305,26 @@ class Pipeline:
 
         And the index must have all that it attested when the partition's verdicts were committed.
         """
-        while self._unchecked:
-            partition, position, receipt = self._unchecked[0]
-            self._parts.index.present([receipt])
+        while unchecked := self._partitions.unchecked():
+            partition = unchecked[0]
+            self._parts.index.present([self._partitions[partition].receipt])
             mark = self._parts.index.mark(partition)
-            if mark is not None and position < mark:
-                raise PositionRewound(_rewound(self._settings, partition, position, mark))
-            self._committed[partition] = position
-            self._receipts.keep({partition: receipt})
-            self._unchecked.pop(0)
+            if mark is not None and self._partitions[partition].committed < mark:
+                self._begin_again(partition, mark)
+            else:
+                self._partitions.passed(partition)
+
+    def _begin_again(self, partition: Partition, mark: int) -> None:
+        """Where the group stands by now: this worker may have stood still since it asked, and others read on.
+
+        Raises:
+            PositionRewound: it stands below the mark indeed.
+        """
+        now = self._session.begin_again(partition)
+        if now.position < mark:
+            raise PositionRewound(_rewound(self._settings, partition, now.position, mark))
+        log.warning("partition %s[%d] was read on by others, up to offset %d", *partition, now.position)
+        self._partitions.read_on(*now)
 
     # Failure -----------------------------------------------------------------------------------------------------
 
@@ -321,9 +334,8 @@ class Pipeline:
         while True:
             try:
                 if failed:
-                    self._receipts.present()
+                    self._present()
                 result = action()
-                self._receipts.refuse_change()
             except IndexUnreachable as error:
                 log.warning("waiting for the index: %s", error)
                 failed = True
@@ -335,28 +347,33 @@ class Pipeline:
             self._parts.status.ready(index=True)
             return result
 
+    def _present(self) -> None:
+        """Hold what the index attested beside our partitions' last commits, whoever made them, against the index.
+
+        Who answers now may be another server, or one that was restored.
+        """
+        self._parts.index.present(self._partitions.receipts())
+
     def _wait_in_group(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._stopping.is_set():
                 raise _Stopped
             self._parts.status.progress()
+            self._measure(asking=True)
             self._session.pause()
             self._absorb(self._session.poll(min(left, IDLE_POLL_SECONDS), self._settings.batch_pages))
 
     def _read_again(self) -> None:
         """Go back to the first record under way in each partition."""
-        first = first_offsets(self._under_way)
+        first = first_offsets(self._under_way, self._partitions)
         self._under_way.clear()
-        self._session.seek({p: max(offset, self._committed.get(p, offset)) for p, offset in first.items()})
+        self._session.seek({p: max(offset, self._partitions[p].committed) for p, offset in first.items()})
 
     def _forget_all(self) -> None:
         self._under_way.clear()
-        for partition in self._committed:
-            self._parts.metrics.lost(partition)
-        self._receipts.drop(self._committed)
-        self._committed.clear()
-        self._unchecked.clear()
+        self._parts.metrics.lag({})
+        self._partitions.lost(self._partitions.ours())
 
     def _back_off(self, error: Exception) -> None:
         self._parts.status.progress()
@@ -365,22 +382,40 @@ class Pipeline:
     # Seen from outside -------------------------------------------------------------------------------------------
 
     def _housekeeping(self) -> None:
+        self._measure(asking=not self._under_way)
         if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
         if not self._under_way:
             give_memory_back()
-        behind, under_way = self._session.behind(), counts(self._under_way)
-        lags = {p: behind[p] + under_way[p] for p in self._committed if p in behind}
-        self._parts.metrics.lag(lags)
-        self._progress.tell(time.monotonic(), sum(lags.values()))
         try:
-            self._receipts.present()
+            self._present()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
+
+    def _measure(self, asking: bool) -> None:
+        """The lag, and what this worker waits for, if it has nothing to do for long.
+
+        Args:
+            asking: the brokers are asked for the ends of the partitions: no poll that brings records brings them.
+        """
+        now = time.monotonic()
+        if now < self._next_measure:
+            return
+        self._next_measure = now + HOUSEKEEPING_SECONDS
+        try:
+            behind = self._session.behind(asking)
+        except BrokerUnreachable as error:
+            self._idleness.look(now, str(error))
+            return
+        under_way = counts(self._under_way, self._partitions)
+        lags = {partition: count + under_way[partition] for partition, count in behind.items()}
+        self._parts.metrics.lag(lags)
+        self._progress.tell(now, sum(lags.values()))
+        self._idleness.look(now, self._session.waits_for())
 
 
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:

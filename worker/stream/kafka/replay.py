@@ -8,9 +8,9 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from worker.errors import BrokerError
-from worker.kafka.connect import client_options, translated
 from worker.records import RawRecord, Received, Source
 from worker.settings import Settings
+from worker.stream.kafka.connect import client_options, translated
 
 POLL_MS = 500
 AT_ONCE = 5000

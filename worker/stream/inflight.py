@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from simhash.index import Partition
 from worker.fingerprinters import Outcome, Pending
 from worker.records import Received, Source
+from worker.stream.partitions import Partitions
 
 
 class Item(NamedTuple):
@@ -20,18 +21,17 @@ class Item(NamedTuple):
     outcome: Outcome
 
 
-@dataclass
+@dataclass(frozen=True)
 class Batch:
     """Records of one poll, being prepared in order.
 
     Attributes:
-        lost: partitions that became another worker's since. One that was lost and came back stays lost here: its
-            records will be polled again.
+        tenures: in which tenure of its partition each record was polled (see `worker.stream.partitions`).
     """
 
     received: Sequence[Received]
     pending: Pending
-    lost: set[Partition] = field(default_factory=set)
+    tenures: Mapping[Partition, int]
 
     @cached_property
     def size(self) -> int:
@@ -42,9 +42,14 @@ class Batch:
         """The records with their outcomes; only once `pending` is ready."""
         return list(map(Item, self.received, self.pending.results()))
 
-    def owned(self, items: Iterable[Item]) -> list[Item]:
+    def owned(self, items: Iterable[Item], partitions: Partitions) -> list[Item]:
         """What belongs to partitions that have stayed ours since these records were polled."""
-        return [each for each in items if not self.lost or partition_of(each.outcome.source) not in self.lost]
+        held = self.held(partitions)
+        return [each for each in items if partition_of(each.outcome.source) in held]
+
+    def held(self, partitions: Partitions) -> set[Partition]:
+        """The partitions that have stayed ours since."""
+        return {partition for partition, tenure in self.tenures.items() if partitions.holds(partition, tenure)}
 
 
 def by_bytes(received: Sequence[Received], limit: int) -> Iterator[list[Received]]:
@@ -61,22 +66,23 @@ def by_bytes(received: Sequence[Received], limit: int) -> Iterator[list[Received
         yield run
 
 
-def first_offsets(batches: Iterable[Batch]) -> dict[Partition, int]:
-    """The first offset in flight of each partition."""
+def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Partition, int]:
+    """The first offset in flight of each partition, among the records that are still ours."""
     first: dict[Partition, int] = {}
     for batch in batches:
+        held = batch.held(partitions)
         for each in batch.received:
-            first.setdefault(partition_of(each.record.source), each.record.source.offset)
+            if (partition := partition_of(each.record.source)) in held:
+                first.setdefault(partition, each.record.source.offset)
     return first
 
 
-def counts(batches: Iterable[Batch]) -> Counter[Partition]:
-    """The records in flight of each partition that has stayed ours."""
+def counts(batches: Iterable[Batch], partitions: Partitions) -> Counter[Partition]:
+    """The records in flight of each partition, among those that are still ours."""
     found: Counter[Partition] = Counter()
     for batch in batches:
-        found.update(partition_of(each.record.source) for each in batch.received)
-        for partition in batch.lost:
-            del found[partition]
+        held = batch.held(partitions)
+        found.update(p for each in batch.received if (p := partition_of(each.record.source)) in held)
     return found
 
 

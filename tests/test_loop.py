@@ -2,13 +2,13 @@
 
 import json
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from random import Random
 
 import pytest
 from kafka import KafkaProducer
-from kafka.admin import ConfigResource
+from kafka.admin import ConfigResource, MemberToRemove
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import IndexUnreachable
@@ -16,17 +16,19 @@ from simhash.index import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.profiles import profile
 from simhash.tables import design
+from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
-from worker.consumer import recipe
 from worker.errors import BrokerError
 from worker.fingerprinters import Pending, _Part
 from worker.judge import Rejected, prepare
-from worker.kafka import Session
-from worker.metrics import Metrics
-from worker.pipeline import Parts, Pipeline
-from worker.progress import Progress
 from worker.settings import load
-from worker.status import Status
+from worker.stores import connected_index
+from worker.stream.consumer import recipe
+from worker.stream.kafka import Session
+from worker.stream.loop import Parts, Pipeline
+from worker.stream.metrics import Metrics
+from worker.stream.progress import Idleness, Progress
+from worker.stream.status import Status
 
 DEFAULT = profile("default")
 
@@ -69,7 +71,18 @@ def settings_of(stream, **more):
     return load(flags | more)
 
 
-def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", stop_at="", on_step=lambda _: None, **more):
+def run(
+    stream,
+    index,
+    count,
+    spoil=lambda outcome: outcome,
+    crash_at="",
+    stop_at="",
+    on_step=lambda _: None,
+    registry=None,
+    name="",
+    **more,
+):
     """Run the loop in a thread until `count` records are answered, or it crashes or is told to stop at a step."""
     settings, stopping, failure = settings_of(stream, **more), threading.Event(), []
 
@@ -85,8 +98,8 @@ def run(stream, index, count, spoil=lambda outcome: outcome, crash_at="", stop_a
         profile=DEFAULT,
         index=index,
         fingerprinters=Here(recipe(settings, DEFAULT), spoil),
-        open_session=lambda: Session(settings, stream.name),
-        metrics=Metrics(CollectorRegistry()),
+        open_session=lambda: Session(settings, name or stream.name),
+        metrics=Metrics(registry or CollectorRegistry()),
         status=Status(),
         on_step=steps,
     )
@@ -314,9 +327,67 @@ def test_lag_and_commits_are_measured(stream, index):
     assert value("simhash_dedup_consumer_lag", {"topic": stream.input_topic, "partition": "0"}) == 0
 
 
+def lag_of(stream, registry):
+    return registry.get_sample_value("simhash_dedup_consumer_lag", {"topic": stream.input_topic, "partition": "0"})
+
+
+def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_server, name, tmp_path):
+    """Nothing is fetched meanwhile, so that nothing tells where the partition ends, but the broker when it is asked."""
+    registry = CollectorRegistry()
+    stopped = []
+    with running_redis(tmp_path) as server, ThreadPoolExecutor() as pool:
+        stream = Stream(name, kafka_server.bootstrap_servers, server.url)
+        stream.create()
+        pages = [json_page(n, text) for n, text in enumerate(texts(90, Random(5)))]
+        stream.send(pages[:20])
+
+        def grows():
+            stream.send(pages[20:])
+            until(lambda: (lag_of(stream, registry) or 0) >= 80, "a lag")
+            server.start()
+
+        def stop_once(step):
+            if step == "prepared" and not stopped:
+                server.stop()
+                stopped.append(pool.submit(grows))
+
+        run(stream, connected_index(settings_of(stream), DEFAULT), 90, on_step=stop_once, registry=registry)
+        stopped[0].result()
+    assert set(stream.answers().values()) == {1}
+
+
+class Frozen(MemoryIndex):
+    """Lets something happen before it is asked for a mark for the first time."""
+
+    meanwhile = None
+
+    def mark(self, partition):
+        if happens := self.meanwhile:
+            self.meanwhile = None
+            happens()
+        return super().mark(partition)
+
+
+def test_one_that_stood_still_before_it_checked_its_offset_accuses_nobody(stream, index):
+    """Its group has put it out, and another worker has read on: the mark is above what the offset was."""
+    frozen = Frozen(index.spec)
+    stream.send([json_page(n, text) for n, text in enumerate(texts(40, Random(5)))])
+
+    def read_on():
+        with closing_admin(stream.bootstrap_servers) as admin:
+            (member,) = admin.describe_groups([stream.name])[stream.name]["members"]
+            admin.remove_group_members(stream.name, [MemberToRemove(member_id=member["member_id"])])
+        run(stream, frozen, 40, name=f"{stream.name}-other")
+
+    frozen.meanwhile = read_on
+    run(stream, frozen, 40)
+    assert set(stream.answers().values()) == {1}
+    assert len(stream.answers()) == 40
+
+
 def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index, monkeypatch):
     """They fence each other for ever otherwise, each as often as it commits."""
-    monkeypatch.setattr("worker.pipeline.LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("worker.stream.loop.LONGEST_PAUSE_SECONDS", 0.1)
     stream.send([json_page(0, "a page " * 50)])
     settings = settings_of(stream)
 
@@ -328,9 +399,23 @@ def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index
         run(stream, index, 1, on_step=fence)
 
 
+def test_why_there_is_nothing_to_do_is_told_ever_less_often(monkeypatch):
+    told = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(f"worker.stream.progress.log.{level}", lambda line, *values: told.append(line % values))
+    idleness = Idleness(patience=10)
+    for second in range(100):
+        idleness.look(float(second), "because")
+    idleness.look(100.0, "")
+    assert told == [f"nothing to do for {n} s: because" for n in (10, 20, 40, 80)] + ["goes on after 100 s"]
+    idleness.look(101.0, "again")
+    idleness.look(102.0, "")
+    assert len(told) == 5
+
+
 def test_progress_is_told_now_and_then(monkeypatch):
     told = []
-    monkeypatch.setattr("worker.progress.log.info", lambda line, *values: told.append(line % values))
+    monkeypatch.setattr("worker.stream.progress.log.info", lambda line, *values: told.append(line % values))
     progress = Progress(since=0.0)
     progress.add(3, 2, 1)
     progress.tell(29.0, 5)

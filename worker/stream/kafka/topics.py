@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 
 from worker.errors import BrokerError
-from worker.kafka.connect import admin_client, translated
 from worker.settings import Settings
+from worker.stream.kafka.connect import admin_client, translated
 
 DAY_MS = 86_400_000
 FOR_EVER_DAYS = 36_500

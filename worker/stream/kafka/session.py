@@ -1,0 +1,283 @@
+"""One consumer and one transactional producer: records in; a batch of outgoing records and its offsets, atomically.
+
+The session keeps no page and decides nothing. It begins at the committed offsets (never resets by itself: a group
+without offsets starts where the settings say, an offset out of range is an error), and its transactions carry the
+group's metadata, so that a worker whose partitions have moved cannot commit (KIP-447).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import kafka.errors as errors
+from kafka import OffsetAndMetadata, TopicPartition
+
+from simhash.index import Partition
+from worker.errors import PositionRewound
+from worker.records import Outgoing, RawRecord, Received, Source
+from worker.settings import Settings
+from worker.stream.kafka.connect import client_options, translated
+from worker.stream.kafka.member import Member
+from worker.stream.kafka.tolerance import be_tolerant
+from worker.stream.kafka.topics import largest_messages
+from worker.stream.kafka.transactions import Transactions
+
+FETCH_BYTES = 8 << 20
+PARTITION_FETCH_BYTES = 4 << 20
+"""Several batches of one partition at once: the fingerprinters must not wait for the next fetch. The client holds what
+was fetched a few times over."""
+CLOSE_SECONDS = 5
+JOIN_SECONDS = 5.0
+"""How long a poll waits for the group to be put together, whatever its caller would wait for records."""
+JOINING_POLL_MS = 500
+SHORTEST_POLL_MS = 1
+"""So that an attempt to join that the client makes within a poll is seen when the poll ends."""
+ANSWER_MS = 1_000
+REDIS_TRIES = 3
+
+
+class Assigned(NamedTuple):
+    """A partition that has just become this worker's, the offset at which it begins, and what was kept beside it."""
+
+    partition: Partition
+    position: int
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a poll brought.
+
+    Attributes:
+        received: records of partitions this worker owns, in order of their offsets.
+        gained: partitions to check before their records are used.
+        lost: partitions that are another worker's now: drop what is left of them.
+    """
+
+    received: Sequence[Received]
+    gained: Sequence[Assigned]
+    lost: frozenset[Partition]
+
+
+class Session:
+    """See the module. One thread uses it.
+
+    Attributes:
+        largest: each output topic's largest message, in bytes, as of the session's begin.
+
+    Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError.
+    """
+
+    def __init__(self, settings: Settings, transactional_id: str) -> None:
+        self._settings = settings
+        self.largest = largest_messages(settings)
+        be_tolerant()
+        with translated(settings):
+            self._transactions = Transactions(settings, transactional_id, self.largest)
+            try:
+                self._member = Member(_consumer_options(settings), settings.input_topic)
+            except BaseException:
+                self._transactions.close()
+                raise
+        self._consumer = self._member.consumer
+
+    def poll(self, timeout: float, max_records: int) -> Polled:
+        """Wait up to `timeout` seconds for at most `max_records` records; for longer while the group changes."""
+        with translated(self._settings):
+            found = self._poll_through(max(int(timeout * 1000), SHORTEST_POLL_MS), max_records)
+            moved = self._member.moved()
+            for tp in moved.gained:
+                found.pop(tp, None)  # read from where the client takes it to begin
+            gained = self._begin(moved.gained)
+        received = [_received(row) for tp, rows in found.items() if tp in self._member.owned for row in rows]
+        return Polled(received, gained, frozenset(Partition(*tp) for tp in moved.lost))
+
+    def settled(self) -> bool:
+        """Whether what was polled can be committed; if not, a poll tells what has changed."""
+        return self._member.settled()
+
+    def send(
+        self,
+        outgoing: Sequence[Outgoing],
+        offsets: Mapping[Partition, int],
+        on_step: Callable[[str], None],
+        receipt: str = "",
+    ) -> None:
+        """Commit `outgoing` and the `offsets` (next to be read), the index's receipt beside them, in one transaction.
+
+        Raises:
+            BatchAborted: nothing was committed.
+            SessionLost: unknown whether it was committed; a new session finds out.
+        """
+        with translated(self._settings):
+            placed = self._placed(outgoing)
+            positions = {TopicPartition(*p): OffsetAndMetadata(offset, receipt, -1) for p, offset in offsets.items()}
+            self._transactions.commit(placed, positions, self._member.membership, on_step)
+
+    def seek(self, positions: Mapping[Partition, int]) -> None:
+        """Read again from `positions`, where the partition is still ours."""
+        for partition, offset in positions.items():
+            if TopicPartition(*partition) in self._member.owned:
+                self._consumer.seek(TopicPartition(*partition), offset)
+
+    def pause(self) -> None:
+        """Let polls bring no records (they still keep this worker in the group)."""
+        self._consumer.pause(*self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._consumer.resume(*self._consumer.paused())
+
+    def begin_again(self, partition: Partition) -> Assigned:
+        """Where an owned partition stands by now, perhaps because of others; it is read from there."""
+        with translated(self._settings):
+            return self._begun(TopicPartition(*partition))
+
+    def behind(self, asking: bool) -> dict[Partition, int]:
+        """How many offsets lie between the last poll and the end of each owned partition, as far as known.
+
+        Not the end less the last record: what other producers' transactions leave behind is no record.
+
+        Args:
+            asking: ask the brokers for the ends, and wait for them a little; else they are those of the last fetch.
+
+        Raises:
+            BrokerUnreachable: asked, they did not answer.
+        """
+        ends: dict[TopicPartition, int] = {}
+        if asking:
+            with translated(self._settings):
+                some = sorted(self._member.owned) or [TopicPartition(self._settings.input_topic, 0)]
+                ends = self._consumer.end_offsets(some, timeout_ms=ANSWER_MS)
+        found: dict[Partition, int] = {}
+        for tp in self._member.owned:
+            # A position in doubt (its leader has changed) is asked for by the next poll: here nobody waits for brokers.
+            with suppress(errors.KafkaError):
+                end, position = ends.get(tp, self._consumer.highwater(tp)), self._consumer.position(tp, timeout_ms=0)
+                if end is not None and position is not None:
+                    found[Partition(*tp)] = max(0, end - position)
+        return found
+
+    def waits_for(self) -> str:
+        """Why no partition is this worker's; empty: it has some."""
+        return "" if self._member.owned else self._member.waits_for()
+
+    def close(self) -> None:
+        """Leave the group; a transaction that is open is aborted by the next session, or by the broker in time."""
+        self._transactions.close()
+        with suppress(errors.KafkaError):
+            self._consumer.close(autocommit=False, timeout_ms=1000 * CLOSE_SECONDS)
+
+    def _poll_through(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        """Poll until the group stands, if it is being put together, but not for ever.
+
+        The client asks to join while it is polled, and asks anew when it finds at the next poll that the answer came
+        in between: it is lost, and all other members must join once more. Workers that always have work, and do not
+        wait in their polls, would do so to each other for minutes.
+        """
+        found = self._poll(timeout_ms, max_records)
+        end = time.monotonic() + JOIN_SECONDS
+        while not found and self._member.joining() and time.monotonic() < end:
+            found = self._poll(JOINING_POLL_MS, max_records)
+        return found
+
+    def _poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        try:
+            found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms, max_records=max_records)
+        except errors.NoOffsetForPartitionError:
+            return {}  # partitions without a committed offset: _begin gives them one
+        except errors.OffsetOutOfRangeError as error:
+            raise PositionRewound(_out_of_range(error, self._settings)) from error
+        return found
+
+    def _begin(self, gained: Sequence[TopicPartition]) -> list[Assigned]:
+        """Take over these partitions, each from its committed offset; what cannot be had now, after the next poll.
+
+        As long as another's transaction over a partition is open, the broker does not say where it stands.
+        """
+        begun: list[Assigned] = []
+        for tp in gained:
+            try:
+                begun.append(self._begun(tp))
+            except errors.KafkaTimeoutError:
+                break
+            self._member.taken(tp)
+        return begun
+
+    def _begun(self, tp: TopicPartition) -> Assigned:
+        """Go to a partition's committed offset, or where the settings say of a new group."""
+        committed = self._committed(tp)
+        if committed is not None:
+            position, receipt = committed.offset, committed.metadata or ""
+        else:
+            position, receipt = self._edge(tp), ""
+        self._consumer.seek(tp, position)
+        return Assigned(Partition(*tp), position, receipt)
+
+    def _committed(self, tp: TopicPartition) -> OffsetAndMetadata | None:
+        """A partition's committed offset, as of now.
+
+        The client keeps a question that was not waited for to its end, and gives its answer, however old it is by then,
+        to whoever asks next. So it is asked twice.
+        """
+        for _ in range(2):
+            committed: OffsetAndMetadata | None = self._consumer.committed(tp, metadata=True, timeout_ms=ANSWER_MS)
+        return committed
+
+    def _edge(self, tp: TopicPartition) -> int:
+        earliest = self._settings.start == "earliest"
+        ask = self._consumer.beginning_offsets if earliest else self._consumer.end_offsets
+        offset: int = ask([tp], timeout_ms=ANSWER_MS)[tp]
+        return offset
+
+    def _placed(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+        """With a partition where the topic has as many as the input: then a verdict goes where its page came from.
+
+        So consumers that join pages with verdicts find both in partitions of one number, whatever partitioner the
+        fetcher's client uses. Otherwise the key decides, by the hash that Kafka's own clients use.
+        """
+        pages = self._consumer.partitions_for_topic(self._settings.input_topic)
+        counts = {topic: self._transactions.partitions_of(topic) for topic in {o.topic for o in outgoing}}
+        return [o if counts[o.topic] == len(pages) else o._replace(partition=None) for o in outgoing]
+
+
+def _received(row: Any) -> Received:
+    source = Source(row.topic, row.partition, row.offset, row.timestamp)
+    headers = [(name, value or b"") for name, value in row.headers] if row.headers else []
+    return Received(RawRecord(source, row.key, row.value), headers)
+
+
+def _consumer_options(settings: Settings) -> dict[str, Any]:
+    return client_options(settings) | {
+        "group_id": settings.group_id,
+        "isolation_level": "read_committed",
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,
+        "session_timeout_ms": int(settings.session_timeout * 1000),
+        "heartbeat_interval_ms": int(settings.session_timeout * 1000 / 4),
+        "fetch_max_bytes": FETCH_BYTES,
+        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+        "max_poll_interval_ms": int(_longest_step(settings) * 1000),
+        "metadata_max_age_ms": 10_000,
+    }
+
+
+def _longest_step(settings: Settings) -> float:
+    """How long a worker may take from one poll to the next, in seconds; and the group waits for one that hangs.
+
+    It polls every few seconds, but for a call to Redis that is tried again, and a transaction.
+    """
+    return settings.session_timeout + REDIS_TRIES * settings.redis_timeout + settings.transaction_timeout
+
+
+def _out_of_range(error: Exception, settings: Settings) -> str:
+    return (
+        f"the group's position is outside of topic {settings.input_topic} ({error}): the topic was made again, or its "
+        "retention removed pages that were not read yet. To read it from its beginning: stop all workers of the "
+        "group, announce it (simhash-dedup index rewind), set the group's offsets, and start again"
+    )

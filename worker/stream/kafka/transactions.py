@@ -1,0 +1,141 @@
+"""Transactions of one producer at a time, none of which reaches into another.
+
+kafka-python's producer is not to be trusted with a transaction that failed: what a broker refused (offsets above all)
+stays in it through an abort, and the next transaction commits it; requests that were under way may arrive later, under
+the same epoch. So no producer outlives a transaction that was not committed. It is thrown away, without being flushed
+or asked for an abort, and a new one under the same transactional id fences it (`init_transactions`): the broker aborts
+what was open, and refuses whatever the former one may still send.
+
+Until the commit is asked for, a failure means that nothing was committed. From then on it is unknown, until the new
+producer has begun: then the transaction is over, one way or the other, and the committed offsets tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import kafka.errors as errors
+from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
+
+from worker.records import Outgoing
+from worker.settings import Settings
+from worker.stream.kafka.connect import client_options
+
+PRODUCER_BATCH_BYTES = 256 << 10
+LINGER_MS = 1_000
+"""Longer than a batch takes to be handed over: `flush` ends it, and one request brings all of a partition."""
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    """The client's producer, which can be thrown away: its own `close` first sends what is left in it."""
+
+    _thrown_away = False
+
+    def throw_away(self) -> None:
+        """Send nothing more, end nothing."""
+        self._thrown_away = True
+        self.close(timeout=0)
+
+    def flush(self, timeout: float | None = None) -> None:
+        if not self._thrown_away:
+            super().flush(timeout)
+
+
+class Transactions:
+    """See the module. Raises the client's errors; after any but `CommitFailedError` there is no producer left."""
+
+    def __init__(self, settings: Settings, transactional_id: str, largest: Mapping[str, int]) -> None:
+        # The client can split a batch that is too large, but loses sight of its records then.
+        batch_bytes = min(PRODUCER_BATCH_BYTES, *largest.values())
+        self._options = _producer_options(settings, transactional_id, batch_bytes)
+        self._seconds = settings.transaction_timeout  # after which the broker aborts it anyway
+        self._producer: _Producer | None = None
+        self._begin()
+
+    def commit(
+        self,
+        outgoing: Sequence[Outgoing],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        membership: Callable[[], ConsumerGroupMetadata],
+        on_step: Callable[[str], None],
+    ) -> None:
+        """Commit all of it at once.
+
+        Args:
+            outgoing: what to send; a partition that is None is chosen by the key.
+            membership: asked once all is sent: in whose name the offsets are committed.
+
+        Raises:
+            CommitFailedError: nothing was committed; the group has moved on, the next transaction may begin.
+        """
+        try:
+            self._commit(outgoing, offsets, membership, on_step)
+        except errors.CommitFailedError:
+            self.close()
+            self._begin()
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Throw the producer away; what is open is aborted by the next one of its id, or by the broker in time."""
+        if self._producer is not None:
+            self._producer.throw_away()
+            self._producer = None
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions an output topic has."""
+        return len(self._open.partitions_for(topic))
+
+    @property
+    def _open(self) -> _Producer:
+        if self._producer is None:
+            raise errors.IllegalStateError("the transaction before this one failed, and its producer with it")
+        return self._producer
+
+    def _begin(self) -> None:
+        producer = _Producer(**self._options)
+        try:
+            producer.init_transactions()
+        except BaseException:
+            producer.throw_away()
+            raise
+        self._producer = producer
+
+    def _commit(
+        self,
+        outgoing: Sequence[Outgoing],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        membership: Callable[[], ConsumerGroupMetadata],
+        on_step: Callable[[str], None],
+    ) -> None:
+        producer = self._open
+        producer.begin_transaction()
+        on_step("begun")
+        self._send(producer, outgoing)
+        on_step("sent")
+        producer.send_offsets_to_transaction(offsets, membership())
+        on_step("offsets")
+        producer.commit_transaction()
+
+    def _send(self, producer: _Producer, outgoing: Sequence[Outgoing]) -> None:
+        """Send, and have every send confirmed."""
+        futures = [producer.send(o.topic, o.value, o.key, o.headers, o.partition) for o in outgoing]
+        producer.flush(timeout=self._seconds)
+        for future in futures:
+            future.get(timeout=self._seconds)
+
+
+def _producer_options(settings: Settings, transactional_id: str, batch_bytes: int) -> dict[str, Any]:
+    return client_options(settings) | {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": int(settings.transaction_timeout * 1000),
+        "acks": "all",
+        "linger_ms": LINGER_MS,
+        "batch_size": batch_bytes,
+        "max_request_size": 1 << 30,  # the topics' own limits decide, checked before the index is touched
+        "allow_auto_create_topics": False,
+        "max_block_ms": 30_000,
+    }

@@ -1,0 +1,145 @@
+"""A partition's life with this worker: which state follows which on what event, and what becomes of records in flight.
+
+All of it is here, without I/O; the loop tells what happened and asks. Nothing else can happen to a partition than what
+stands in `TABLE`.
+
+    FOREIGN    another worker's, or nobody's: nothing that was polled of it may be committed
+    UNCHECKED  ours, from an offset that was not yet held against the index's mark: nothing of it may be judged
+    ACTIVE     ours, checked: it is judged and committed
+
+Each time a partition becomes ours a new *tenure* of it begins, and so it does when it turns out that others have read
+on meanwhile. A record belongs to the tenure in which it was polled, and to no other one of the same partition: what was
+polled before a partition was lost is read again by whoever has it next, be it this worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+
+from simhash.index import Partition
+
+
+class State(Enum):
+    """See the module."""
+
+    FOREIGN = auto()
+    UNCHECKED = auto()
+    ACTIVE = auto()
+
+
+class Event(Enum):
+    """What can happen to a partition.
+
+    GAINED: the group gave it to this worker. PASSED: its offset is not below the index's mark. READ_ON: it is, but
+    others have read on since. COMMITTED: records of it were. LOST: the group gave it away, or put this worker out.
+    """
+
+    GAINED = auto()
+    PASSED = auto()
+    READ_ON = auto()
+    COMMITTED = auto()
+    LOST = auto()
+
+
+TABLE: Mapping[tuple[State, Event], State] = MappingProxyType(
+    {
+        (State.FOREIGN, Event.GAINED): State.UNCHECKED,
+        (State.UNCHECKED, Event.PASSED): State.ACTIVE,
+        (State.UNCHECKED, Event.READ_ON): State.UNCHECKED,
+        (State.UNCHECKED, Event.LOST): State.FOREIGN,
+        (State.ACTIVE, Event.COMMITTED): State.ACTIVE,
+        (State.ACTIVE, Event.LOST): State.FOREIGN,
+    }
+)
+
+
+class ImpossibleEvent(Exception):
+    """The loop told something that cannot happen to a partition in its state: a mistake in this program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A partition as it stands.
+
+    Attributes:
+        tenure: counts up with each that begins; 0: it was never ours.
+        committed: the offset below which all is answered; of a FOREIGN one it means nothing.
+        receipt: what the index attested beside that commit, whoever made it.
+    """
+
+    state: State = State.FOREIGN
+    tenure: int = 0
+    committed: int = 0
+    receipt: str = ""
+
+    def after(self, event: Event, committed: int | None = None, receipt: str | None = None) -> Life:
+        """The next state.
+
+        Raises:
+            ImpossibleEvent: there is none.
+        """
+        following = TABLE.get((self.state, event))
+        if following is None:
+            raise ImpossibleEvent(f"{event.name} of a partition that is {self.state.name}")
+        return Life(
+            following,
+            self.tenure + (event in (Event.GAINED, Event.READ_ON)),
+            self.committed if committed is None else committed,
+            self.receipt if receipt is None else receipt,
+        )
+
+
+class Partitions:
+    """All partitions that this worker ever had."""
+
+    def __init__(self) -> None:
+        self._lives: dict[Partition, Life] = {}
+
+    def __getitem__(self, partition: Partition) -> Life:
+        return self._lives.get(partition, Life())
+
+    def gained(self, partition: Partition, position: int, receipt: str) -> None:
+        """It is ours from `position`."""
+        self._lives[partition] = self[partition].after(Event.GAINED, position, receipt)
+
+    def passed(self, partition: Partition) -> None:
+        """Where it begins is right."""
+        self._lives[partition] = self[partition].after(Event.PASSED)
+
+    def read_on(self, partition: Partition, position: int, receipt: str) -> None:
+        """It begins at `position` by now; what was polled of it is others' work."""
+        self._lives[partition] = self[partition].after(Event.READ_ON, position, receipt)
+
+    def committed(self, offsets: Mapping[Partition, int], receipt: str) -> None:
+        """All below these offsets is answered."""
+        for partition, offset in offsets.items():
+            self._lives[partition] = self[partition].after(Event.COMMITTED, offset, receipt)
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """They are others' now."""
+        for partition in partitions:
+            self._lives[partition] = self[partition].after(Event.LOST)
+
+    def ours(self) -> list[Partition]:
+        """Those that are not foreign, in the order in which they first came."""
+        return [partition for partition, life in self._lives.items() if life.state is not State.FOREIGN]
+
+    def unchecked(self) -> list[Partition]:
+        """Those whose offset is to be held against the index."""
+        return [partition for partition, life in self._lives.items() if life.state is State.UNCHECKED]
+
+    def marks(self) -> dict[Partition, int]:
+        """The committed offsets of the active ones, for the index."""
+        return {p: life.committed for p, life in self._lives.items() if life.state is State.ACTIVE}
+
+    def receipts(self) -> list[str]:
+        """What the index attested for the active ones, each once."""
+        return list(dict.fromkeys(life.receipt for life in self._lives.values() if life.state is State.ACTIVE))
+
+    def holds(self, partition: Partition, tenure: int) -> bool:
+        """Whether records of that tenure are still ours to answer."""
+        life = self[partition]
+        return life.state is not State.FOREIGN and life.tenure == tenure
