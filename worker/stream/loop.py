@@ -201,6 +201,7 @@ class Pipeline:
         for gained in polled.gained:
             self._partitions.gained(*gained)
             self._parts.status.ready(assigned=True)
+            self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
         for received in by_bytes(polled.received, self._settings.batch_bytes):
             self._parts.on_step("polled")
