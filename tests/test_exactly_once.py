@@ -195,8 +195,8 @@ def test_a_broker_that_is_gone_is_told_in_lines_of_ours_and_the_stream_goes_on(r
             made.send([json_page(n, text) for n, text in enumerate(texts(16, Random(8)), start=32)])
             made.wait_for(48)
             code, written = worker.stop()
-    assert code == 0
-    assert_each_answered_once(made, 48)
+        assert code == 0
+        assert_each_answered_once(made, 48)
     lines = [line for line in [*told, *written.splitlines()] if "error" in line.lower()]
     assert len(lines) < 20
     assert all("[kafka" not in line for line in lines)
