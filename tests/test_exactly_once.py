@@ -13,6 +13,7 @@ from simhash.index import Entry, Relation
 from simhash.profiles import profile
 from simhash.tables import design
 from tests.processes import descendants
+from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, texts, until, working
 
 STEPS = ["polled", "prepared", "judged", "begun", "sent", "offsets", "committed"]
@@ -178,6 +179,37 @@ def test_a_stopped_worker_that_wakes_up_is_fenced(undisturbed, name, step):
             heir.stop()
     assert_each_answered_once(again)
     assert sorted(row.value for row in again.committed()) == expected
+
+
+def test_a_broker_that_is_gone_is_told_in_lines_of_ours_and_the_stream_goes_on(redis_server, name, tmp_path):
+    """The client's own lines come ten a second."""
+    with running_kafka(tmp_path) as broker:
+        made = Stream(name, broker.bootstrap_servers, redis_server.url)
+        made.create()
+        filled(made, 32)
+        worker = made.worker()
+        with working(worker):
+            made.wait_for(32)
+            broker.kill()
+            told = written_until(worker, "no Kafka broker answers")
+            broker.start()
+            made.send([json_page(n, text) for n, text in enumerate(texts(16, Random(8)), start=32)])
+            made.wait_for(48)
+            code, written = worker.stop()
+        assert code == 0
+        assert_each_answered_once(made, 48)
+    lines = [line for line in [*told, *written.splitlines()] if "error" in line.lower()]
+    assert len(lines) < 20
+    assert all("[kafka" not in line for line in lines)
+
+
+def written_until(worker, text):
+    """The lines that a worker writes up to one with this text."""
+    lines = []
+    while not lines or text not in lines[-1]:
+        lines.append(worker.process.stderr.readline())
+        assert lines[-1], lines
+    return lines
 
 
 def test_sigterm_leaves_no_gap(stream):

@@ -25,7 +25,7 @@ from worker.settings import load
 from worker.stores import connected_index
 from worker.stream.consumer import recipe
 from worker.stream.kafka import Session
-from worker.stream.loop import Parts, Pipeline
+from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
 from worker.stream.progress import Idleness, Progress
 from worker.stream.status import Status
@@ -106,7 +106,7 @@ def run(
 
     def work():
         try:
-            Pipeline(parts, stopping).run()
+            Loop(parts, stopping).run()
         except Exception as error:
             failure.append(error)
 

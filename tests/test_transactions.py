@@ -226,6 +226,23 @@ def test_a_broker_that_does_not_answer_for_a_while_at_the_end_of_a_transaction(t
     assert seen(stream) == (["0 up to 2", "1 up to 1"], [2, 1])
 
 
+@pytest.mark.parametrize("step", ["sent", "offsets"])
+def test_a_broker_that_does_not_answer_at_the_end_of_a_transaction_is_not_waited_for_without_end(
+    troubled, redis_server, name, step
+):
+    """What becomes of the transaction is unknown; all or nothing, and the next session finds out."""
+    stream = stream_on(troubled, redis_server, name, transaction_timeout="2s")
+    with session_of(stream) as session:
+        with pytest.raises(BrokerUnreachable):
+            answer(session, stream, 0, 2, at(step, troubled.pause))
+        troubled.resume()
+    with session_of(stream) as session:
+        first = seen(stream)
+        answer(session, stream, 1, 1)
+    assert first in [([], [None, None]), (["0 up to 2"], [2, None])]
+    assert seen(stream) == (sorted([*first[0], "1 up to 1"]), [first[1][0], 1])
+
+
 @pytest.mark.parametrize("step", ["begun", "sent", "offsets"])
 def test_a_coordinator_that_is_lost_between_two_steps(troubled, redis_server, name, step):
     """Killed and started again. Whether the transaction outlives it is the broker's to say; it is all or nothing."""

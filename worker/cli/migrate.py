@@ -24,7 +24,7 @@ from worker.cli.options import INDEX, LOGGING, Count, settings_of, settings_opti
 from worker.designs import MOST_K, automatic_design
 from worker.errors import SettingsError
 from worker.stores import connect
-from worker.stream.backoff import Setbacks
+from worker.stream.backoff import Backoff
 
 TELL_SECONDS = 2.0
 PATIENCE_SECONDS = 600.0
@@ -138,14 +138,14 @@ def through_outages(run: Callable[[], IndexSpec], teller: Teller) -> IndexSpec:
     Raises:
         IndexUnreachable: Redis did not answer for too long, or not even at first.
     """
-    setbacks, steps, last = Setbacks(threading.Event()), 0, -math.inf
+    backoff, steps, last = Backoff(threading.Event()), 0, -math.inf
     while True:
         try:
             return run()
         except IndexUnreachable as error:
             if teller.steps > steps:
                 steps, last = teller.steps, time.monotonic()
-                setbacks.overcome()
+                backoff.overcome()
             if time.monotonic() - last > PATIENCE_SECONDS:
                 raise
-            setbacks.pause(error)
+            backoff.pause(error)

@@ -17,7 +17,7 @@ FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
 
 
-class Setbacks:
+class Backoff:
     """Failures in a row, of a loop that ends when `stopping` is set."""
 
     def __init__(self, stopping: threading.Event) -> None:

@@ -20,7 +20,7 @@ from worker.settings import Settings
 from worker.stopping import stop_on_signals
 from worker.stores import configured_profile, connected_index
 from worker.stream.kafka import Session, Slot, largest_messages
-from worker.stream.loop import Parts, Pipeline
+from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
 from worker.stream.status import Status, watch
 
@@ -86,7 +86,7 @@ def _run(parts: Parts, stopping: threading.Event) -> None:
     """Run the loop; when the index was migrated, again with its new generation."""
     while True:
         try:
-            return Pipeline(parts, stopping).run()
+            return Loop(parts, stopping).run()
         except IndexMigrated as error:
             log.warning("%s: opening it again", error)
             waiting = _Waiting(parts.status, stopping)

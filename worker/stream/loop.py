@@ -40,7 +40,7 @@ from worker.heap import give_memory_back
 from worker.judge import Judged, Prepared, Rejected, judge
 from worker.records import Outgoing, Source
 from worker.settings import Settings
-from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Setbacks
+from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff
 from worker.stream.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
@@ -88,7 +88,7 @@ class Parts:
     on_step: Callable[[str], None] = lambda step: None
 
 
-class Pipeline:
+class Loop:
     """See the module."""
 
     def __init__(self, parts: Parts, stopping: threading.Event) -> None:
@@ -99,7 +99,7 @@ class Pipeline:
         self._outbox: Outbox
         self._under_way: deque[Batch] = deque()
         self._partitions = Partitions()
-        self._setbacks = Setbacks(stopping)
+        self._backoff = Backoff(stopping)
         self._next_housekeeping = 0.0
         self._polled_at = 0.0
         self._next_measure = 0.0
@@ -122,7 +122,7 @@ class Pipeline:
             except (WorkerError, SimhashError) as error:
                 if not error.retriable:
                     raise
-                self._setbacks.count_fence(error)
+                self._backoff.count_fence(error)
                 self._back_off(error)
             finally:
                 self._forget_all()
@@ -201,6 +201,7 @@ class Pipeline:
         for gained in polled.gained:
             self._partitions.gained(*gained)
             self._parts.status.ready(assigned=True)
+            self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
         for received in by_bytes(polled.received, self._settings.batch_bytes):
             self._parts.on_step("polled")
@@ -233,7 +234,7 @@ class Pipeline:
         self._await_group()
         self._commit(batch.owned(items, self._partitions), judged)
         self._under_way.popleft()
-        self._setbacks.overcome()
+        self._backoff.overcome()
 
     def _judge(self, batch: Batch, items: Sequence[Item]) -> dict[Source, Judged]:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
@@ -377,7 +378,7 @@ class Pipeline:
 
     def _back_off(self, error: Exception) -> None:
         self._parts.status.progress()
-        self._setbacks.pause(error)
+        self._backoff.pause(error)
 
     # Seen from outside -------------------------------------------------------------------------------------------
 

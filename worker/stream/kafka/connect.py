@@ -13,7 +13,7 @@ from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, 
 from worker.settings import Settings
 
 BOOTSTRAP_TIMEOUT_MS = 10_000
-_UNREACHABLE = (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError)
+UNREACHABLE = (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError)
 _FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
 _REFUSED = (errors.AuthorizationError, errors.KafkaConfigurationError, errors.UnsupportedVersionError)
 
@@ -61,7 +61,7 @@ def translated(settings: Settings) -> Iterator[None]:
     """Turn the client's errors into BrokerErrors; what is not clearly otherwise is the session's end."""
     try:
         yield
-    except _UNREACHABLE as error:
+    except UNREACHABLE as error:
         raise BrokerUnreachable(f"no Kafka broker answers at {settings.bootstrap_servers}: {error}") from error
     except _REFUSED as error:
         raise BrokerError(f"Kafka at {settings.bootstrap_servers} refuses: {error}") from error

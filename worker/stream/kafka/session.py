@@ -20,7 +20,7 @@ from simhash.index import Partition
 from worker.errors import PositionRewound
 from worker.records import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
-from worker.stream.kafka.connect import client_options, translated
+from worker.stream.kafka.connect import UNREACHABLE, client_options, translated
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import largest_messages
@@ -34,6 +34,7 @@ CLOSE_SECONDS = 5
 JOIN_SECONDS = 5.0
 """How long a poll waits for the group to be put together, whatever its caller would wait for records."""
 JOINING_POLL_MS = 500
+UNREACHABLE_PAUSE_SECONDS = 0.1
 SHORTEST_POLL_MS = 1
 """So that an attempt to join that the client makes within a poll is seen when the poll ends."""
 ANSWER_MS = 1_000
@@ -190,6 +191,10 @@ class Session:
             found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms, max_records=max_records)
         except errors.NoOffsetForPartitionError:
             return {}  # partitions without a committed offset: _begin gives them one
+        except UNREACHABLE:
+            # The client goes on to try; a new one would be one more member, beside the one that the group still knows.
+            time.sleep(UNREACHABLE_PAUSE_SECONDS)
+            return {}
         except errors.OffsetOutOfRangeError as error:
             raise PositionRewound(_out_of_range(error, self._settings)) from error
         return found

@@ -12,6 +12,7 @@ producer has begun: then the transaction is over, one way or the other, and the 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -116,9 +117,31 @@ class Transactions:
         on_step("begun")
         self._send(producer, outgoing)
         on_step("sent")
-        producer.send_offsets_to_transaction(offsets, membership())
+        group = membership()
+        self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
         on_step("offsets")
-        producer.commit_transaction()
+        self._within_time(producer.commit_transaction)
+
+    def _within_time(self, call: Callable[[], None]) -> None:
+        """Make a call that the client would wait for without end, as it does when an answer is torn off on its way.
+
+        A thread that goes on waiting is left behind then, with its producer; it can do nothing but wait.
+        """
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name="transaction", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        if thread.is_alive():
+            raise errors.KafkaTimeoutError(f"the end of a transaction, within {self._seconds:.0f} s")
+        if raised:
+            raise raised[0]
 
     def _send(self, producer: _Producer, outgoing: Sequence[Outgoing]) -> None:
         """Send, and have every send confirmed."""
