@@ -95,7 +95,9 @@ def batch(
 
     The verdicts are those of `simhash-dedup file` on the same inputs in the same order. Nothing is written unless all
     is done. Records of EXISTING that cannot be read are counted and kept in rejected.jsonl too; where none can, that is
-    an error. Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
+    an error.
+
+    Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
