@@ -80,7 +80,7 @@ def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, monkeypatc
     opened(server).present([receipt, index.receipt()])
 
 
-def test_a_change_of_the_server_is_told_by_all_that_used_it_before_and_by_the_first_that_comes(server, caplog):
+def test_a_change_of_the_server_is_told_by_all_that_used_it_before_and_by_the_first_that_comes(server, monkeypatch):
     first, second = opened(server), opened(server)
     for index in (first, second):
         judged(index, 0)

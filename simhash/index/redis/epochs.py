@@ -130,8 +130,8 @@ class Safekeeping:
         if before in ("", now):
             return
         log.warning(
-            "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that is known "
-            "to be committed, lacks nothing of it, and goes on from number %d. %s",
+            "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that is "
+            "known to be committed, lacks nothing of it, and goes on from number %d. %s",
             *(before, now, seq, IN_DOUBT),
         )
 
