@@ -78,20 +78,10 @@ def test_every_profile_stands_in_the_readme(name):
 def test_the_key_layout_in_the_architecture_is_the_codes():
     import simhash.index.redis.layout
 
-    keys = re.findall(r"^    (ns:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
+    keys = re.findall(r"^    (\{ns\}:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
     assert len(keys) == 8
     assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
     assert Layout.__doc__
-
-
-def test_the_key_layout_of_a_cluster_in_the_architecture_is_the_codes():
-    import simhash.index.cluster.placement
-
-    keys = re.findall(r"^    (\{ns:<g>\}:\S+)", simhash.index.cluster.placement.__doc__ or "", re.M)
-    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "simhash" / "index" / "cluster").glob("*.lua")]
-    keys += {key for script in scripts for key in re.findall(r"(\{ns:claim\}:[\w:<>]+)", script)}
-    assert len(keys) == 15
-    assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
 
 
 def imports_of(path):
@@ -133,13 +123,13 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
     }
     names = {str(path.relative_to(ROOT)) for path in users}
     assert names <= {
-        "simhash/index/opening.py",
-        "simhash/index/redis.py",
-        "simhash/index/faults.py",
-        "simhash/index/server.py",
+        "simhash/index/redis/calls.py",
+        "simhash/index/redis/faults.py",
+        "simhash/index/redis/index.py",
+        "simhash/index/redis/opening.py",
+        "simhash/index/redis/server.py",
         "worker/sentinel.py",
-        "simhash/index/cluster/nodes.py",
-        "simhash/index/cluster/opening.py",
+        "worker/slot.py",
         "worker/stores.py",
         "worker/embedded.py",
         "worker/cli/file.py",

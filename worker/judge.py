@@ -75,6 +75,7 @@ class Judged:
 
     verdict: Verdict
     candidates: int
+    crowded: bool = False
 
 
 def prepare(record: RawRecord, recipe: Recipe) -> Prepared | Rejected:
@@ -147,7 +148,7 @@ def judge(
     entries = [entry_of(page, journalled=committed is not None) for page in pages]
     answers = index.check_and_insert(entries, committed or {})
     return [
-        Judged(verdict_of(page, answer.decision, profile), answer.candidates)
+        Judged(verdict_of(page, answer.decision, profile), answer.candidates, answer.crowded)
         for page, answer in zip(pages, answers, strict=True)
     ]
 

@@ -54,6 +54,9 @@ class Metrics:
             buckets=CANDIDATES,
             registry=registry,
         )
+        self._crowded = Counter(
+            "simhash_dedup_crowded_pages", "Pages that found a place in the index full", registry=registry
+        )
         self._batch = Histogram("simhash_dedup_batch_pages", "Records in a batch", buckets=PAGES, registry=registry)
         self.index_documents = Gauge(
             "simhash_dedup_index_documents",
@@ -103,6 +106,7 @@ class Metrics:
             match = page.verdict.match
             self._verdicts[page.verdict.verdict, match.kind if match else ""].inc()
             self._candidates.observe(page.candidates)
+            self._crowded.inc(page.crowded)
             if match:
                 self._distance.observe(match.distance)
 
