@@ -125,6 +125,7 @@ class Stage:
     kafka: KafkaServer
     redis: RedisServer
     stream: Stream
+    producer: KafkaProducer
     workers: list[Worker] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     sent: int = 0
@@ -135,6 +136,7 @@ class Stage:
         self._pages = iter(Pages(self.scenario))
         self._logs = itertools.count()
         self._asleep: dict[int, float] = {}
+        self._failed: list[Exception] = []
 
     def run(self) -> None:
         """Send, work, break; then wait until all is answered and end the workers in order."""
@@ -152,6 +154,8 @@ class Stage:
         finally:
             stopping.set()
             sender.join()
+        if self._failed:
+            raise self._failed[0]
         self.drain()
 
     def drain(self) -> None:
@@ -223,23 +227,19 @@ class Stage:
         return False
 
     def _keep_sending(self, stopping: threading.Event) -> None:
-        while not stopping.wait(AT_ONCE / self.scenario.rate if self.scenario.rate else 1):
-            if self.scenario.rate:
+        while self.scenario.rate and not stopping.wait(AT_ONCE / self.scenario.rate):
+            try:
                 self._send(AT_ONCE)
+            except Exception as error:
+                self._failed.append(error)
+                return
 
     def _send(self, count: int) -> None:
-        records = list(itertools.islice(self._pages, count))
-        producer = KafkaProducer(
-            bootstrap_servers=self.stream.bootstrap_servers, acks="all", enable_idempotence=True, retries=1000
-        )
-        try:
-            for number, (key, value) in enumerate(records, self.sent):
-                where = number % self.scenario.partitions
-                producer.send(self.stream.input_topic, key=key, value=value, partition=where)
-            producer.flush(timeout=60)
-        finally:
-            producer.close()
-        self.sent += count
+        for key, value in itertools.islice(self._pages, count):
+            where = self.sent % self.scenario.partitions
+            self.producer.send(self.stream.input_topic, key=key, value=value, partition=where)
+            self.sent += 1
+        self.producer.flush(timeout=60)
 
 
 Fault = Callable[[Stage], None]
@@ -321,6 +321,9 @@ def campaign(directory: Path, scenario: Scenario) -> Iterator[Stage]:
         name = f"campaign-{scenario.seed}"
         stream = Stream(name, kafka.bootstrap_servers, redis.url, scenario.partitions, settings=settings)
         stream.create()
-        stage = Stage(scenario, directory, kafka, redis, stream)
+        # One for all: it outlives a broker that is away, which a new one must find there.
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all", enable_idempotence=True)
+        stack.callback(producer.close)
+        stage = Stage(scenario, directory, kafka, redis, stream, producer)
         stack.callback(stage.close)
         yield stage

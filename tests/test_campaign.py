@@ -1,4 +1,4 @@
-"""A short fault campaign (about two minutes): whatever is killed, frozen or restarted, what was told is as promised."""
+"""A short fault campaign (two to three minutes): whatever is killed, frozen or restarted, what was told is as promised."""
 
 import pytest
 
@@ -9,7 +9,7 @@ LARGE = {"batch_pages": "200"}
 SMALL = {"batch_pages": "20"}
 SCENARIOS = {
     "templates, and nothing happens": Scenario(
-        seed=8, templates=6, share=0.4, workers=4, partitions=8, backlog=9000, settings=LARGE
+        seed=8, templates=6, share=0.4, workers=4, partitions=8, backlog=12000, settings=LARGE
     ),
     "nothing but templates": Scenario(seed=2, templates=3, share=1.0, backlog=1500),
     "workers stand still between two steps and wake up": Scenario(
