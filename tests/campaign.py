@@ -36,6 +36,8 @@ SETTINGS = {
 }
 ORDINARY_ENDS = {0, 8, -signal.SIGKILL, -signal.SIGTERM}
 """A worker is started again after these; 8 asks for it, and one that has just begun has no handlers yet."""
+STEPS = ("prepared", "judged", "begun", "sent", "offsets")
+MOST_BATCHES = 2000
 TEMPLATE_WORDS = 29
 AT_ONCE = 50
 DRAIN_SECONDS = 180.0
@@ -49,6 +51,7 @@ class Scenario:
         templates: how many sets of words there are, each of whose orders is a page; share: of these pages.
         backlog: records that are there when the workers start; rate: records a second from then on.
         faults: names, one chosen after the other by the seed, for so many seconds.
+        stills: every so many batches a worker stands still between two steps, past its session, and wakes up; 0: never.
     """
 
     seed: int
@@ -57,9 +60,10 @@ class Scenario:
     workers: int = 3
     partitions: int = 6
     backlog: int = 500
-    rate: int = 100
-    seconds: float = 30.0
+    rate: int = 0
+    seconds: float = 0.0
     faults: Sequence[str] = ()
+    stills: int = 0
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,9 +86,7 @@ class Pages:
         random, number = self._random, next(self._numbers)
         url = f"http://site{number % 7}.example/{number}"
         if random.random() < self._share:
-            words = list(random.choice(self._templates))
-            random.shuffle(words)
-            return self._page(url, words)
+            return self._page(url, self._of_template())
         kind = random.choices(["fresh", "near", "copy", "again", "garbage"], [5, 3, 2, 1, 1])[0]
         if kind == "garbage":
             return random.choice(
@@ -98,6 +100,12 @@ class Pages:
             for at in random.sample(range(len(words)), min(len(words), random.choice([1, 1, 2, 3]))):
                 words[at] = random.choice(self._words)
         return self._page(former if kind == "again" else url, words)
+
+    def _of_template(self) -> list[str]:
+        """A template's words in another order; with some of its own its fingerprint is another, near theirs."""
+        own = [f"own{self._random.randrange(10**6)}" for _ in range(self._random.choice([0, 0, 1, 2, 3]))]
+        words = self._random.choice(self._templates) + own
+        return self._random.sample(words, len(words))
 
     def _page(self, url: str, words: list[str]) -> tuple[bytes, bytes]:
         self._before.append((url, words))
@@ -117,14 +125,18 @@ class Stage:
     kafka: KafkaServer
     redis: RedisServer
     stream: Stream
+    producer: KafkaProducer
     workers: list[Worker] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     sent: int = 0
+    over: bool = False
 
     def __post_init__(self) -> None:
         self.random = Random(self.scenario.seed)
         self._pages = iter(Pages(self.scenario))
         self._logs = itertools.count()
+        self._asleep: dict[int, float] = {}
+        self._failed: list[Exception] = []
 
     def run(self) -> None:
         """Send, work, break; then wait until all is answered and end the workers in order."""
@@ -138,9 +150,12 @@ class Stage:
             while time.monotonic() < end:
                 self._one_fault()
                 self.tend()
+            self.over = True
         finally:
             stopping.set()
             sender.join()
+        if self._failed:
+            raise self._failed[0]
         self.drain()
 
     def drain(self) -> None:
@@ -148,6 +163,7 @@ class Stage:
         until(self._is_drained, f"the end of the input; so far {self.done}", DRAIN_SECONDS, pause=0.5)
         for worker in self.workers:
             worker.process.send_signal(signal.SIGTERM)
+            worker.process.send_signal(signal.SIGCONT)  # it may stand still, and others have done its work
         for worker in self.workers:
             worker.process.wait(60)
 
@@ -155,9 +171,21 @@ class Stage:
         """Start what has ended again, as a service manager does."""
         for number, worker in enumerate(self.workers):
             code = worker.process.poll()
+            if code is None:
+                self._wake(worker)
             if code is not None:
                 assert code in ORDINARY_ENDS, f"a worker ended with {code}\n{self.logs()[-4000:]}"
                 self.workers[number] = self._worker()
+
+    def _wake(self, worker: Worker) -> None:
+        """Let one that stands still go on, when its partitions have others."""
+        pid, now = worker.process.pid, time.monotonic()
+        if not self.scenario.stills or not worker.stopped():
+            return
+        if now >= self._asleep.setdefault(pid, now + SESSION_SECONDS + self.random.uniform(0.5, 3)):
+            del self._asleep[pid]
+            self.done.append("stood still between two steps")
+            worker.process.send_signal(signal.SIGCONT)
 
     def logs(self) -> str:
         """What all workers wrote."""
@@ -169,14 +197,20 @@ class Stage:
             worker.kill()
 
     def _worker(self) -> Worker:
-        command = [sys.executable, "-m", "worker", "run"]
+        command = [sys.executable, "-m", "tests.faulty_worker", self._moments(), str(int(signal.SIGSTOP))]
         with (self.directory / f"worker-{next(self._logs):03}.log").open("wb") as log:
             process = subprocess.Popen(command, env=self.stream.environment(), cwd=ROOT, stdout=log, stderr=log)
         return Worker(process)  # type: ignore[arg-type]
 
+    def _moments(self) -> str:
+        """Where a worker will stand still."""
+        every, batches = self.scenario.stills, range(2, MOST_BATCHES)
+        chosen = [n for n in batches if every and not self.over and self.random.random() < 1 / every]
+        return ",".join(f"{self.random.choice(STEPS)}:{n}" for n in chosen)
+
     def _one_fault(self) -> None:
         if not self.scenario.faults:
-            time.sleep(0.5)
+            time.sleep(0.2)
             return
         name = self.random.choice(self.scenario.faults)
         self.done.append(name)
@@ -193,23 +227,19 @@ class Stage:
         return False
 
     def _keep_sending(self, stopping: threading.Event) -> None:
-        while not stopping.wait(AT_ONCE / self.scenario.rate if self.scenario.rate else 1):
-            if self.scenario.rate:
+        while self.scenario.rate and not stopping.wait(AT_ONCE / self.scenario.rate):
+            try:
                 self._send(AT_ONCE)
+            except Exception as error:
+                self._failed.append(error)
+                return
 
     def _send(self, count: int) -> None:
-        records = list(itertools.islice(self._pages, count))
-        producer = KafkaProducer(
-            bootstrap_servers=self.stream.bootstrap_servers, acks="all", enable_idempotence=True, retries=1000
-        )
-        try:
-            for number, (key, value) in enumerate(records, self.sent):
-                where = number % self.scenario.partitions
-                producer.send(self.stream.input_topic, key=key, value=value, partition=where)
-            producer.flush(timeout=60)
-        finally:
-            producer.close()
-        self.sent += count
+        for key, value in itertools.islice(self._pages, count):
+            where = self.sent % self.scenario.partitions
+            self.producer.send(self.stream.input_topic, key=key, value=value, partition=where)
+            self.sent += 1
+        self.producer.flush(timeout=60)
 
 
 Fault = Callable[[Stage], None]
@@ -291,6 +321,9 @@ def campaign(directory: Path, scenario: Scenario) -> Iterator[Stage]:
         name = f"campaign-{scenario.seed}"
         stream = Stream(name, kafka.bootstrap_servers, redis.url, scenario.partitions, settings=settings)
         stream.create()
-        stage = Stage(scenario, directory, kafka, redis, stream)
+        # One for all: it outlives a broker that is away, which a new one must find there.
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all", enable_idempotence=True)
+        stack.callback(producer.close)
+        stage = Stage(scenario, directory, kafka, redis, stream, producer)
         stack.callback(stage.close)
         yield stage

@@ -1,4 +1,7 @@
-"""A worker that sends itself a signal at the n-th time it takes a step: `python -m tests.faulty_worker judged:2 9`."""
+"""A worker that sends itself a signal at the n-th time it takes a step: `python -m tests.faulty_worker judged:2 9`.
+
+Several such moments are separated by commas.
+"""
 
 import os
 import sys
@@ -15,12 +18,12 @@ from worker.stream.status import Status
 
 def main() -> None:
     stop_at, number = sys.argv[1], int(sys.argv[2])
-    step, _, count = stop_at.partition(":")
+    moments = {(step, int(count)) for step, _, count in (m.partition(":") for m in stop_at.split(",") if m)}
     taken: Counter[str] = Counter()
 
     def on_step(name: str) -> None:
         taken[name] += 1
-        if name == step and taken[name] == int(count):
+        if (name, taken[name]) in moments:
             os.kill(os.getpid(), number)
 
     logs.configure("info", "text")

@@ -1,17 +1,21 @@
-"""A short fault campaign (about two minutes): whatever is killed, frozen or restarted, what was told is as promised."""
+"""A short fault campaign (two to three minutes): whatever is killed, frozen or restarted, what was told is as promised."""
 
 import pytest
 
 from tests.campaign import FAULTS, Scenario, campaign
 
-WORKERS = ("kill_a_worker", "end_a_worker", "stop_a_worker_past_its_session", "stop_a_worker_for_a_moment")
+LARGE = {"batch_pages": "200"}
+"""Batches that take several calls of the index each."""
+SMALL = {"batch_pages": "20"}
 SCENARIOS = {
-    "templates, and nothing happens": Scenario(seed=1, templates=12, share=0.6, workers=2, backlog=3000, seconds=0),
-    "nothing but templates": Scenario(seed=2, templates=3, share=1.0, backlog=1000, rate=0, seconds=0),
-    "workers stand still and wake up": Scenario(
-        seed=3, faults=("stop_a_worker_past_its_session", "stop_two_workers_past_their_sessions"), rate=200, seconds=30
+    "templates, and nothing happens": Scenario(
+        seed=8, templates=6, share=0.4, workers=4, partitions=8, backlog=12000, settings=LARGE
     ),
-    "anything may happen": Scenario(seed=4, faults=tuple(FAULTS), seconds=40),
+    "nothing but templates": Scenario(seed=2, templates=3, share=1.0, backlog=1500),
+    "workers stand still between two steps and wake up": Scenario(
+        seed=81, share=0.1, backlog=3000, rate=150, seconds=25, stills=12, settings=SMALL
+    ),
+    "anything may happen": Scenario(seed=4, rate=100, seconds=30, faults=tuple(FAULTS)),
 }
 
 
