@@ -1,4 +1,4 @@
-"""A short fault campaign (two to three minutes): whatever is killed, frozen or restarted, what was told is as promised."""
+"""A short fault campaign, some minutes: whatever is killed, frozen or restarted, what was told is as promised."""
 
 import pytest
 
