@@ -17,7 +17,7 @@ from random import Random
 import pytest
 import redis
 from rich.console import Console
-from simhash.index.redis.operators.primary import PrimaryOperations
+from simhash.index.redis.operators.operations import Operations
 
 import worker.cli.file as file_command
 from simhash.index.redis.opening import open_index
@@ -523,7 +523,7 @@ def test_a_file_run_says_that_it_does_not_use_the_index_of_streams(pages, tmp_pa
 
 def test_an_import_that_is_interrupted_says_how_it_goes_on(client, redis_server, name, tmp_path):
     index = open_index(client, name, {}, relation(design("4")), 1000)
-    lines = [encoded(row) for row in exported(PrimaryOperations(index))]
+    lines = [encoded(row) for row in exported(Operations(index))]
     pipe = tmp_path / "rows"
     os.mkfifo(pipe)
     process = started(
