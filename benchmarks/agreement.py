@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.progress import track
 
 from simhash import native
-from simhash.charset import decode
 from simhash.errors import PageError
-from simhash.extract import extract_text
-from simhash.profiles import DEFAULT
-from worker.evaluation import Corpus, read_corpus
-from worker.page import Limits, decode_page
+from simhash.reading.charset import decode
+from simhash.reading.extract import extract_text
+from simhash.signature.profiles import DEFAULT
+from worker.evaluating.reading import Corpus, read_corpus
+from worker.records.page import Limits, decode_page
 
 LARGEST_PAGE = 64 << 20
 LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks import peers
 from benchmarks.report import Ratio, Report
 from simhash.index.interface import Relation
-from simhash.tables import design
+from simhash.relation.tables import design
 from worker.batch import probing
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import run_batch, scratch_in
@@ -30,8 +30,8 @@ from worker.batch.keeping import Every, OldestProbe
 from worker.batch.launch import FEW_ENTRIES, batch_of
 from worker.batch.request import Request, Watch
 from worker.batch.signatures import Signatures, of_columns, verifier_bytes
+from worker.index.stores import configured_design, configured_profile
 from worker.settings import load
-from worker.stores import configured_design, configured_profile
 
 NAME = "batch"
 K = 3

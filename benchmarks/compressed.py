@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from benchmarks.meter import Stopwatch, percentile
 from benchmarks.report import Ratio, Report
-from simhash.compressed import TableSet
-from simhash.compressed import keys as arrays
-from simhash.compressed.blocks import BlockCode, gap_counts
-from simhash.compressed.huffman import canonical, code_lengths
-from simhash.compressed.tables import BLOCK_KEYS
+from simhash.archive import TableSet
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.blocks import BlockCode, gap_counts
+from simhash.archive.format.huffman import canonical, code_lengths
+from simhash.archive.format.table_file import BLOCK_KEYS
 
 NAME = "compressed"
 BITS = 64

@@ -22,9 +22,9 @@ from benchmarks.samples import entries
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition
 from simhash.index.redis.index import RedisIndex
-from simhash.sketch import BAND_BITS
+from simhash.signature.minhash import BAND_BITS
+from worker.index.stores import configured_profile, connected_index
 from worker.settings import load
-from worker.stores import configured_profile, connected_index
 
 NAME = "crowd"
 STORED_AT_ONCE = 50

@@ -26,11 +26,11 @@ from benchmarks.frames import FRAMES, Article, surroundings
 from benchmarks.report import markdown
 from benchmarks.samples import SAMPLE, read_pages
 from simhash.evaluation import Rule, SignatureTable, search
-from simhash.extract import EXTRACTORS, extract_text
-from simhash.hamming import distance
-from simhash.profiles import DEFAULT, Signature
-from simhash.tables import design
-from worker.assessment import relation_of
+from simhash.reading.extract import EXTRACTORS, extract_text
+from simhash.relation.hamming import distance
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT, Signature
+from worker.evaluating.assessment import relation_of
 
 TOKEN = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W\u3005-\u30ff\u3400-\u9fff]+")
 LEAST_PARAGRAPH = 20

@@ -30,7 +30,7 @@ from simhash.index import Entry, Relation, Unique
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
 
 BATCH = 100
 

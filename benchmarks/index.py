@@ -27,9 +27,9 @@ from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition, Relation
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
+from worker.index.stores import configured_profile, connected_index
 from worker.settings import load
-from worker.stores import configured_profile, connected_index
 
 NAME = "index"
 BATCH = 100

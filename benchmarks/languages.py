@@ -22,13 +22,13 @@ import numpy as np
 
 from benchmarks.report import markdown
 from simhash.evaluation import Figures, Rule, SignatureTable, figures_by_language, make_truth, search
-from simhash.extract import extract_text
-from simhash.features import normalise
-from simhash.profiles import DEFAULT
-from simhash.segment import Piece
-from simhash.shingles import gram_hashes, tokens_of
-from simhash.tables import design
-from worker.assessment import relation_of
+from simhash.features.schemes import normalise
+from simhash.features.segment import Piece
+from simhash.features.shingles import gram_hashes, tokens_of
+from simhash.reading.extract import extract_text
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT
+from worker.evaluating.assessment import relation_of
 
 PAGES = 8
 COPIES = 12

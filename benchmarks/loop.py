@@ -28,9 +28,9 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import page_values, raw_records, read_pages
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
-from worker.judge import prepare
+from worker.index.stores import configured_profile
+from worker.judging.judge import prepare
 from worker.settings import PREFIX, Settings, load
-from worker.stores import configured_profile
 from worker.stream.consumer import recipe
 from worker.stream.kafka import ensure_topics
 from worker.stream.kafka.topics import plans

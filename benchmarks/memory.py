@@ -26,7 +26,7 @@ from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.opening import open_index
 from simhash.planning.memory import memory
-from simhash.tables import design
+from simhash.relation.tables import design
 
 NAME = "memory"
 STORED_AT_ONCE = 200

@@ -24,7 +24,7 @@ from simhash.index import IndexSpec, Partition, Position, Relation
 from simhash.index.redis.layout import bucket_bits
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.migration import Migration
-from simhash.tables import design
+from simhash.relation.tables import design
 
 NAME = "migration"
 INDEX = "bench"

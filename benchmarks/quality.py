@@ -27,19 +27,19 @@ from benchmarks.report import markdown
 from simhash import native
 from simhash.evaluation import Figures, Found, KnownPairs, Rule, SignatureTable, Truth, figures_by_language, make_truth
 from simhash.evaluation import search as compare_all
-from simhash.features import ScriptRuns
-from simhash.profiles import DEFAULT, PROFILES, Profile, Signature, Weights
-from simhash.segment import segmenter
-from simhash.shingles import TokenShingles
-from simhash.sketch import MinHashSketch
-from simhash.tables import design
-from worker.assessment import relation_of
-from worker.evaluation import Corpus, read_corpus, read_pairs, text_of
-from worker.judge import Recipe
-from worker.page import Limits
-from worker.records import RawRecord
+from simhash.features.schemes import ScriptRuns
+from simhash.features.segment import segmenter
+from simhash.features.shingles import TokenShingles
+from simhash.relation.tables import design
+from simhash.signature.minhash import MinHashSketch
+from simhash.signature.profiles import DEFAULT, PROFILES, Profile, Signature, Weights
+from worker.evaluating.assessment import relation_of
+from worker.evaluating.reading import Corpus, read_corpus, read_pairs, text_of
+from worker.index.stores import configured_profile
+from worker.judging.judge import Recipe
+from worker.records.page import Limits
+from worker.records.passing import RawRecord
 from worker.settings import load
-from worker.stores import configured_profile
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8)
 TABLES = "6"

@@ -12,8 +12,8 @@ from random import Random
 import zstandard
 
 from simhash.index import Entry, Partition, Position, Relation
-from simhash.sketch import BAND_BITS
-from worker.records import RawRecord, Source
+from simhash.signature.minhash import BAND_BITS
+from worker.records.passing import RawRecord, Source
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "pages.jsonl.zst"
 URL_BYTES = 77

@@ -28,14 +28,14 @@ from benchmarks import peers
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import read_pages
 from simhash import native
-from simhash.extract import extract_text
-from simhash.features import normalise
-from simhash.fingerprint import fingerprint
-from simhash.profiles import SEGMENTED, Profile
-from simhash.segment import han_words, jieba_cut, segmenter
-from simhash.vectors import fingerprint_with_a_hash_per_bit
+from simhash.features.schemes import normalise
+from simhash.features.segment import han_words, jieba_cut, segmenter
+from simhash.reading.extract import extract_text
+from simhash.signature.fingerprint import fingerprint
+from simhash.signature.profiles import SEGMENTED, Profile
+from simhash.signature.vectors import fingerprint_with_a_hash_per_bit
+from worker.index.stores import configured_profile
 from worker.settings import load
-from worker.stores import configured_profile
 
 NAME = "texts"
 LANGUAGES = {"en": ("en",), "zh": ("zh", "zh-Hant")}

@@ -1,7 +1,7 @@
 """The native kernel: the one place that imports it, says whether it is in use and why not, and asks it.
 
 The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
-recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.compressed`. It is
+recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.archive`. It is
 optional: where it was not built, or was built for another version, NumPy does the work.
 
 What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms of
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from simhash import segment
-from simhash.features import normalised_parts
-from simhash.folding import KNOWN, contextual, form_of, known_points
+from simhash.features import segment
+from simhash.features.folding import KNOWN, contextual, form_of, known_points
+from simhash.features.schemes import normalised_parts
 
 INTERFACE = 3
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
@@ -37,7 +37,7 @@ class _Kernel(Protocol):
 
 
 class BlockKernel(Protocol):
-    """The code of one compressed table; see `simhash.compressed.blocks`. Keys are the bytes of their array."""
+    """The code of one compressed table; see `simhash.archive.format.blocks`. Keys are the bytes of their array."""
 
     def encode(self, keys: bytes) -> tuple[bytes, bytes, bytes]:
         """Blocks of ascending keys: their bytes, sizes and checks; ValueError where they descend."""
@@ -62,7 +62,7 @@ class BlockKernel(Protocol):
         prefix: int,
         reach: int,
     ) -> tuple[bytes, bytes, bytes]:
-        """Of many ranges of a file's keys those near their queries; see `simhash.compressed.tables.Ranges`.
+        """Of many ranges of a file's keys those near their queries; see `simhash.archive.format.table_file.Ranges`.
 
         Args:
             begins: where in the file the blocks begin that are needed, u64; `sizes` and `checks` (u32) are theirs.

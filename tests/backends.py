@@ -13,8 +13,8 @@ from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import opened_for_import
+from worker.index.stores import connect
 from worker.settings import Settings
-from worker.stores import connect
 
 KINDS = ["primary", "cluster"]
 FOR_EVER = Retention()

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
-from simhash.compressed import Batch, Effort, Holding, Plan, build
-from simhash.compressed.reading import verifier_bytes
+from simhash.archive import Batch, Effort, Holding, Plan
+from simhash.archive.building import builder as build
+from simhash.archive.lookup.opened import verifier_bytes
 from worker.batch.job import run_batch, scratch_in
 from worker.batch.launch import batch_of
 from worker.batch.request import Request, Watch

@@ -19,8 +19,8 @@ from tests.tables import lines_of, page
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchSummary
 from worker.cli.main import main
+from worker.index.stores import connect
 from worker.settings import Settings
-from worker.stores import connect
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 

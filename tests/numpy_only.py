@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from simhash.profiles import DEFAULT, Profile, Signature
+from simhash.signature.profiles import DEFAULT, Profile, Signature
 
 
 class InNumpy(Profile):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
-from simhash.tables import Design
+from simhash.relation.tables import Design
 
 PAGES = Partition("pages", 0)
 VERIFIER_BITS = 64

@@ -5,11 +5,12 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simhash.compressed import Batch, Effort, Holding, Plan, TableSet, build
-from simhash.compressed import keys as arrays
-from simhash.compressed.blocks import gap_counts
-from simhash.compressed.reading import verifier_bytes
-from simhash.compressed.tables import TableWriter
+from simhash.archive import Batch, Effort, Holding, Plan, TableSet
+from simhash.archive.building import builder as build
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.blocks import gap_counts
+from simhash.archive.format.table_file import TableWriter
+from simhash.archive.lookup.opened import verifier_bytes
 from simhash.index import Record
 from tests.pages import crowd
 

@@ -8,18 +8,19 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry
 
-from simhash.compressed import Batch, Effort, Holding, Plan, TableSet, build
-from simhash.compressed.reading import verifier_bytes
+from simhash.archive import Batch, Effort, Holding, Plan, TableSet
+from simhash.archive.building import builder as build
+from simhash.archive.lookup.opened import verifier_bytes
 from simhash.errors import BaseDiffers, IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
-from simhash.profiles import DEFAULT
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT
 from tests.pages import crowd
 from tests.stream import Stream, json_page, texts, until, working
-from worker import base as bases
-from worker.base import TableBase
+from worker.index import archive as bases
+from worker.index.archive import TableBase
+from worker.index.stores import connected_index
 from worker.settings import load
-from worker.stores import connected_index
 from worker.stream import consumer
 from worker.stream.consumer import run_consumer
 from worker.stream.status import Status

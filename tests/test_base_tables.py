@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from simhash.errors import IndexMismatch
 from simhash.index import Unique
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import banded, crowd, relation
-from worker.base import TableBase
 from worker.cli.main import commands
+from worker.index.archive import TableBase
 
 RULE = relation(design("10"), 12, bands=2)
 PROFILE = {"name": "p"}

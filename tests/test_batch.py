@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from simhash.compressed import Batch
+from simhash.archive import Batch
 from simhash.index import Entry, Record
 from tests.batches import differing, file_mode, fingerprints, lines, near_values, run, tables, written
 from tests.conftest import SAMPLE
@@ -25,8 +25,8 @@ from worker.batch.engine import Stopped, TaskFailed
 from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
 from worker.errors import InputError, SettingsError, TooFewJudged
+from worker.index.stores import configured_profile
 from worker.settings import load
-from worker.stores import configured_profile
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']

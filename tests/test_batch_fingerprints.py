@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simhash.compressed import Batch
-from simhash.compressed import keys as arrays
+from simhash.archive import Batch
+from simhash.archive.format import keys as arrays
 from simhash.index import Relation
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.batches import FINGERPRINTS, fingerprints, greedily, lines, near_values, tables, written
 from tests.stream import json_page
 from worker.errors import InputError

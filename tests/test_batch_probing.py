@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.index import Entry, Relation
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import banded, brute_force, crowd, flipped
 from worker.batch import probing
 from worker.batch.clusters import roots

@@ -13,7 +13,7 @@ from benchmarks import compressed, index, memory, meter, samples
 from benchmarks.cli import main
 from benchmarks.report import Ratio, Report, shown
 from simhash.index import Relation
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.servers import RedisServer
 
 SMALL = index.Sizes(stored=(200, 400), runs=2, calls=1, singles=10)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.charset import decode
 from simhash.errors import PageError
+from simhash.reading.charset import decode
 
 CHINESE = (
     "搜索引擎在抓取网页的时候,常常会遇到内容几乎相同的页面。这些页面只在导航、日期或者广告上有一点不同,"

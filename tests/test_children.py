@@ -9,10 +9,10 @@ import pytest
 from tests.processes import descendants, runs, wait_until_gone
 from tests.stream import until
 from tests.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes, prepare, record
-from worker import children
 from worker.errors import ChildrenFail
-from worker.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
-from worker.judge import Prepared
+from worker.judging import children
+from worker.judging.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
+from worker.judging.judge import Prepared
 
 
 def kill_children():

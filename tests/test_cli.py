@@ -17,19 +17,19 @@ from random import Random
 import pytest
 import redis
 from rich.console import Console
-from simhash.index.redis.operators.operations import Operations
 
 import worker.cli.file as file_command
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported
 from simhash.index.rows import encoded
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import entry, relation
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
-from worker.embedded import embedded_redis
-from worker.summary import Summary
+from worker.files.embedded import embedded_redis
+from worker.files.summary import Summary
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(400, Random(3)))]
 SECRET = "sesame"
@@ -208,7 +208,7 @@ def kill_children(pid):
     """Those that fingerprint."""
     for child in descendants(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
-            if b"worker.children" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"worker.judging.children" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
 
 

@@ -15,20 +15,20 @@ from random import Random
 import pytest
 import zstandard
 
-from simhash.compressed import TableSet
+from simhash.archive import TableSet
 from simhash.index.interface import shortened
 from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
-from simhash.profiles import DEFAULT
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT
 from tests.pages import flipped
 from tests.stream import until
 from tests.tables import all_of, hex_lines, lines_of, page
 from tests.test_cli import run, started
-from worker import verdict
 from worker.cli import tables as command
-from worker.designs import automatic_design
+from worker.index.designs import automatic_design
+from worker.index.table_source import bare_design
+from worker.records import verdict
 from worker.stopping import stop_on_signals
-from worker.table_source import bare_design
 
 RANDOM = Random(1)
 STORED = [RANDOM.getrandbits(64) for _ in range(3000)]

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simhash import native
-from simhash.compressed import keys as arrays
-from simhash.compressed.blocks import BlockCode, Encoded, check, encode_in_python, gap_counts
-from simhash.compressed.huffman import canonical, code_lengths
-from simhash.compressed.sorting import KeyFile, merged
-from simhash.compressed.tables import TableFile, TableWriter
+from simhash.archive.building.sorting import KeyFile, merged
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.blocks import BlockCode, Encoded, check, encode_in_python, gap_counts
+from simhash.archive.format.huffman import canonical, code_lengths
+from simhash.archive.format.table_file import TableFile, TableWriter
 from simhash.errors import BrokenBlock, OrderError, WidthError
-from simhash.hamming import first_difference
-from simhash.tables import NAMES, design
+from simhash.relation.hamming import first_difference
+from simhash.relation.tables import NAMES, design
 from tests.tables import IDENTITY, crowds, write_table
 
 

@@ -12,17 +12,18 @@ import pytest
 import xxhash
 
 from simhash import native
-from simhash.compressed import Effort, Holding, Plan, TableSet, build
-from simhash.compressed import keys as arrays
-from simhash.compressed.huffman import code_lengths
-from simhash.compressed.manifest import parts
-from simhash.compressed.merging import Merged, holding
-from simhash.compressed.reading import verifier_bytes
-from simhash.compressed.tables import TableFile
-from simhash.compressed.verifying import verify
+from simhash.archive import Effort, Holding, Plan, TableSet
+from simhash.archive.building import builder as build
+from simhash.archive.building.merging import Merged, holding
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.huffman import code_lengths
+from simhash.archive.format.manifest import parts
+from simhash.archive.format.table_file import TableFile
+from simhash.archive.lookup.opened import verifier_bytes
+from simhash.archive.verify import verify
 from simhash.errors import TableMismatch
-from simhash.hamming import first_difference
-from simhash.tables import design
+from simhash.relation.hamming import first_difference
+from simhash.relation.tables import design
 from tests.pages import banded, crowd, relation
 from tests.tables import PROFILE, SMALL, Listed, built, content, nothing
 

@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from simhash.compressed import TableSet
-from simhash.compressed import keys as arrays
-from simhash.compressed import manifest as manifests
-from simhash.compressed.container import Container
-from simhash.compressed.tables import TableFile
-from simhash.compressed.verifying import verify
+from simhash.archive import TableSet
+from simhash.archive.format import keys as arrays
+from simhash.archive.format import manifest as manifests
+from simhash.archive.format.container import Container
+from simhash.archive.format.table_file import TableFile
+from simhash.archive.verify import verify
 from simhash.errors import TableCorrupt, TableFault, TableMismatch
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import banded, crowd, relation
 from tests.tables import IDENTITY, built, fingerprints, write_table
 
@@ -256,7 +256,7 @@ def test_any_file_that_is_cut_off_within_a_lookup_is_told(damaged, monkeypatch, 
 @pytest.mark.parametrize("name", ["table-00.sdt", "records.zst"])
 def test_a_file_that_is_cut_off_while_all_of_it_is_read_is_told(damaged, monkeypatch, name):
     """As a merge, a batch and `verify` read it."""
-    monkeypatch.setattr("simhash.compressed.tables._AT_ONCE", 1)
+    monkeypatch.setattr("simhash.archive.format.table_file._AT_ONCE", 1)
     tables, _ = damaged
     path = tables.directory / name
     going = tables.scan()

@@ -11,15 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash import native
-from simhash.compressed import Effort, Holding, Plan, TableSet, build, reading
-from simhash.compressed import keys as arrays
-from simhash.compressed.reading import ARRAYS_FROM, verifier_bytes
-from simhash.compressed.tables import TableFile
-from simhash.compressed.verifying import verify
+from simhash.archive import Effort, Holding, Plan, TableSet
+from simhash.archive.building import builder as build
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.table_file import TableFile
+from simhash.archive.lookup import opened as reading
+from simhash.archive.lookup.opened import ARRAYS_FROM, verifier_bytes
+from simhash.archive.verify import verify
 from simhash.errors import TableMismatch
 from simhash.index import IndexSpec
 from simhash.index.memory import MemoryIndex
-from simhash.tables import NAMES, design
+from simhash.relation.tables import NAMES, design
 from tests.pages import banded, crowd, entry, flipped, relation
 from tests.tables import PROFILE, SMALL, Listed, built, expected_pairs, fingerprints, nothing, pairs, record
 
@@ -104,8 +106,8 @@ def test_many_at_once_find_what_brute_force_finds_with_and_without_the_kernel(
 
 
 def test_a_prefix_that_all_share_is_searched_in_portions(tmp_path, monkeypatch):
-    monkeypatch.setattr("simhash.compressed.probing.PAIRS_AT_ONCE", 50)
-    monkeypatch.setattr("simhash.compressed.probing.BLOCKS_AT_ONCE", 2)
+    monkeypatch.setattr("simhash.archive.lookup.ranges.PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr("simhash.archive.lookup.ranges.BLOCKS_AT_ONCE", 2)
     stored = list(range(200))
     rule = relation(design("4"), 3, None)
     tables = built(tmp_path / "set", stored, rule)

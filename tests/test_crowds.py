@@ -13,7 +13,7 @@ from simhash.index.redis.layout import meta_key
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.takedowns import Found, take_down
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.deadletter import dead_letter, record_size
-from worker.judge import Rejected
-from worker.records import Source
+from worker.judging.judge import Rejected
+from worker.records.dead_letter import dead_letter, record_size
+from worker.records.passing import Source
 
 REJECTION = Rejected(Source("pages", 3, 42, 7), "decode", "PageError", "not JSON: Expecting value at character 0")
 REASONS = [

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from pydantic import ByteSize, SecretStr
 
 from simhash.index.redis.layout import Layout
-from simhash.profiles import PROFILES
-from simhash.tables import NAMES, design
+from simhash.relation.tables import NAMES, design
+from simhash.signature.profiles import PROFILES
 from worker.cli.main import commands
 from worker.settings import Settings
 from worker.stream.metrics import Metrics
@@ -128,10 +128,10 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
         "simhash/index/redis/index.py",
         "simhash/index/redis/opening.py",
         "simhash/index/redis/server.py",
-        "worker/sentinel.py",
-        "worker/slot.py",
-        "worker/stores.py",
-        "worker/embedded.py",
+        "worker/index/sentinel.py",
+        "worker/index/slot.py",
+        "worker/index/stores.py",
+        "worker/files/embedded.py",
         "worker/cli/file.py",
     }
 

@@ -9,7 +9,7 @@ import redis
 from tests.servers import running_redis, running_replica, running_sentinel
 from tests.stream import Stream, json_page, texts, until, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees, finish
-from worker.sentinel import sentinel_client
+from worker.index.sentinel import sentinel_client
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from tests.stream import until
-from worker.embedded import embedded_redis
 from worker.errors import SettingsError
+from worker.files.embedded import embedded_redis
 
 KEEPER = """
 import sys, time
 from pathlib import Path
-from worker.embedded import embedded_redis
+from worker.files.embedded import embedded_redis
 with embedded_redis(Path(sys.argv[1])) as client:
     client.set("key", "kept")
     print(client.info("server")["process_id"], flush=True)

@@ -28,8 +28,8 @@ from simhash.evaluation import (
 from simhash.evaluation.search import BLOCK_PAIRS
 from simhash.evaluation.truth import Reading
 from simhash.index import Relation
-from simhash.profiles import Signature
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import Signature
 from tests.pages import crowd, flipped
 
 IDS = ["a", "b", "c", "d", "e"]

@@ -10,8 +10,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Entry, Relation
-from simhash.profiles import profile
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import profile
 from tests.processes import descendants
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, texts, until, working

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
 from simhash.errors import PageError, ProfileError
-from simhash.extract import EXTRACTORS, extract_text
-from simhash.markup import MarkupLimits
+from simhash.reading.extract import EXTRACTORS, extract_text
+from simhash.reading.markup import MarkupLimits
 
 ARTICLE = (
     "A crawler meets the same article many times, each time inside another frame of menus and advertisements. " * 4

@@ -5,10 +5,10 @@ import redis
 
 from simhash.errors import IndexMisconfigured, IndexUnreachable
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import PAGES, entry, relation
 from tests.servers import running_redis
-from worker.embedded import embedded_redis
+from worker.files.embedded import embedded_redis
 
 
 @pytest.fixture(scope="module", params=["Redis 7", "Redis 6"])

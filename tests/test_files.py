@@ -18,18 +18,18 @@ from simhash.index.memory import MemoryIndex
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.migration import Migration
-from simhash.profiles import DEFAULT
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT
 from tests.stream import json_page, texts
 from tests.test_warc import http, record
 from worker.errors import InputError
-from worker.files import Bench, Outputs, Places, run_files
-from worker.fingerprinters import Fingerprinters, PageLimits
-from worker.inputs import open_input
-from worker.judge import Recipe
-from worker.page import Limits
-from worker.summary import Summary
-from worker.verdict import Match, SourceFields, Verdict
+from worker.files.inputs import open_input
+from worker.files.judged import Bench, Outputs, Places, run_files
+from worker.files.summary import Summary
+from worker.judging.fingerprinters import Fingerprinters, PageLimits
+from worker.judging.judge import Recipe
+from worker.records.page import Limits
+from worker.records.verdict import Match, SourceFields, Verdict
 
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]

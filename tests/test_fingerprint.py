@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simhash import fingerprint as module
-from simhash import hashes
 from simhash.errors import ProfileError
-from simhash.fingerprint import bit_sums, fingerprint, simhash
-from simhash.vectors import (
+from simhash.features import hashes
+from simhash.signature import fingerprint as module
+from simhash.signature.fingerprint import bit_sums, fingerprint, simhash
+from simhash.signature.vectors import (
     Vector,
     dot_fingerprint,
     fingerprint_with_a_hash_per_bit,

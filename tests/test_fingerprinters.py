@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from simhash.profiles import DEFAULT
+from simhash.signature.profiles import DEFAULT
 from tests.processes import descendants
 from tests.stream import ROOT, until
-from worker import judge
-from worker.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
-from worker.judge import Prepared, Recipe, Rejected
-from worker.page import Limits
-from worker.records import RawRecord, Source
+from worker.judging import judge
+from worker.judging.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
+from worker.judging.judge import Prepared, Recipe, Rejected
+from worker.records.page import Limits
+from worker.records.passing import RawRecord, Source
 
 RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
 DEADLINE_SECONDS = 2.0
@@ -153,8 +153,8 @@ TOLD_TO_ALL = """
 import os, signal, sys
 from tests.processes import descendants
 from tests.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes
-from worker.fingerprinters import Fingerprinters, PageLimits
-from worker.judge import Prepared
+from worker.judging.fingerprinters import Fingerprinters, PageLimits
+from worker.judging.judge import Prepared
 
 def tell_all(number):
     for pid in descendants(os.getpid()):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash import hamming
 from simhash.errors import WidthError
-from simhash.hamming import Fingerprint
+from simhash.relation import hamming
+from simhash.relation.hamming import Fingerprint
 
 words_of_64_bits = st.integers(0, 2**64 - 1)
 

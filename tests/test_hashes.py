@@ -8,8 +8,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash import hashes
 from simhash.errors import ProfileError
+from simhash.features import hashes
 
 any_text = st.text(st.characters(codec=None))  # lone surrogates included
 names = ("xxh3_64", "xxh3_128", "fnv1a_64", "jenkins_64", "crc32", "md5", "sha1", "string_64", "string_200")

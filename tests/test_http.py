@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from tests.stream import until
-from worker import http
 from worker.errors import SettingsError
+from worker.stream import http
 from worker.stream.status import Status
 
 

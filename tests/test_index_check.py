@@ -8,7 +8,7 @@ import pytest
 from simhash.index import IndexSpec, Retention
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.operators.spots import key_name
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.damage import Damage
 from tests.pages import PAGES, banded, crowd, entry, relation
 

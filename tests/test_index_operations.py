@@ -17,13 +17,13 @@ from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.operators.transfer import exported, loaded
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.backends import KINDS
 from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from worker.cli.main import commands
 from worker.errors import BrokerError, InputError, SettingsError
-from worker.verdict import SourceFields, Verdict, encode
+from worker.records.verdict import SourceFields, Verdict, encode
 
 RULE = relation(design("10"), 12, bands=2)
 

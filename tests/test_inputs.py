@@ -11,8 +11,8 @@ import zstandard
 
 from tests.test_warc import http, record
 from worker.errors import InputError
-from worker.inputs import open_input
-from worker.judge import Rejected
+from worker.files.inputs import open_input
+from worker.judging.judge import Rejected
 
 LARGEST_PAGE = 1000
 LINES = [json.dumps({"url": f"http://x/{n}", "text": f"text {n}"}).encode() for n in range(3)]
@@ -160,7 +160,7 @@ def test_a_directory_without_html_is_said(tmp_path):
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
 def test_standard_input_may_be_compressed_and_is_the_same_every_time(compress, spool):
     program = f"""
-from worker.inputs import open_input
+from worker.files.inputs import open_input
 for r in open_input("-", {LARGEST_PAGE}, {spool}).records(): print(r.source.topic, r.value)
 """
     command = [sys.executable, "-c", program]

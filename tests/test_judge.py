@@ -6,11 +6,11 @@ import pytest
 
 from simhash.index.interface import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
-from simhash.profiles import DEFAULT
-from simhash.tables import design
-from worker.judge import Prepared, Recipe, Rejected, judge, prepare
-from worker.page import Limits
-from worker.records import Page, RawRecord, Source
+from simhash.relation.tables import design
+from simhash.signature.profiles import DEFAULT
+from worker.judging.judge import Prepared, Recipe, Rejected, judge, prepare
+from worker.records.page import Limits
+from worker.records.passing import Page, RawRecord, Source
 
 RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
 WORDS = [f"word{n}" for n in range(200)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simhash.errors import ProfileError
-from simhash.keywords import Keywords, UserWord, break_long_runs, read_stop_words, read_user_words
+from simhash.features.keywords import Keywords, UserWord, break_long_runs, read_stop_words, read_user_words
 
 jieba.setLogLevel(logging.CRITICAL)
 

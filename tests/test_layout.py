@@ -13,7 +13,7 @@ from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.walking import UNREADABLE
 from simhash.index.redis.tail import URL_HEADS, packed, unpacked
-from simhash.tables import NAMES, design
+from simhash.relation.tables import NAMES, design
 from tests.pages import relation
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -14,15 +14,15 @@ from prometheus_client import CollectorRegistry
 from simhash.errors import IndexUnreachable
 from simhash.index import IndexSpec, Relation
 from simhash.index.memory import MemoryIndex
-from simhash.profiles import profile
-from simhash.tables import design
+from simhash.relation.tables import design
+from simhash.signature.profiles import profile
 from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.errors import BrokerError
-from worker.fingerprinters import Pending, _Part
-from worker.judge import Rejected, prepare
+from worker.index.stores import connected_index
+from worker.judging.fingerprinters import Pending, _Part
+from worker.judging.judge import Rejected, prepare
 from worker.settings import load
-from worker.stores import connected_index
 from worker.stream.consumer import recipe
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts

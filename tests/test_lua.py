@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simhash.index.redis.lua_values import expression
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import brute_force, crowd, relation, summary
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,5}x", fullmatch=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import PageError
-from simhash.markup import MarkupLimits, check_markup
+from simhash.reading.markup import MarkupLimits, check_markup
 from tests.growth import is_linear
 
 LIMITS = MarkupLimits()

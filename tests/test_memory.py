@@ -11,10 +11,10 @@ from benchmarks.samples import page_values, read_pages
 from tests.numpy_only import IN_NUMPY
 from tests.processes import descendants
 from tests.stream import Stream, until, working
-from worker.fingerprinters import Fingerprinters, PageLimits
-from worker.judge import Prepared, Recipe
-from worker.page import Limits
-from worker.records import RawRecord, Source
+from worker.judging.fingerprinters import Fingerprinters, PageLimits
+from worker.judging.judge import Prepared, Recipe
+from worker.records.page import Limits
+from worker.records.passing import RawRecord, Source
 from worker.settings import Settings
 
 MIB = 1 << 20

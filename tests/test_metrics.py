@@ -3,12 +3,12 @@
 from prometheus_client import CollectorRegistry
 
 from simhash.index import Partition
-from simhash.profiles import Signature
+from simhash.signature.profiles import Signature
 from tests.exposition import METRICS
-from worker.judge import Judged, Prepared, Rejected, StageSeconds
-from worker.records import Source
+from worker.judging.judge import Judged, Prepared, Rejected, StageSeconds
+from worker.records.passing import Source
+from worker.records.verdict import Match, Verdict, source_fields
 from worker.stream.metrics import Metrics
-from worker.verdict import Match, Verdict, source_fields
 
 SOURCE = Source("pages", 0, 1, None)
 

@@ -18,7 +18,7 @@ from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.migration import Migration, Progress, Removal
 from simhash.index.redis.operators.takedowns import Found, take_down
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
 from tests.processes import until
 from tests.stream import Stream, json_page, texts, working

@@ -16,11 +16,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash import folding, native, segment
-from simhash.extract import extract_text
-from simhash.fingerprint import fingerprint
-from simhash.profiles import DEFAULT, PROFILES, Profile, Weights, profile
-from simhash.sketch import MinHashSketch
+from simhash import native
+from simhash.features import folding, segment
+from simhash.reading.extract import extract_text
+from simhash.signature.fingerprint import fingerprint
+from simhash.signature.minhash import MinHashSketch
+from simhash.signature.profiles import DEFAULT, PROFILES, Profile, Weights, profile
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 LOW = replace(DEFAULT, min_features=1)
@@ -83,7 +84,7 @@ def test_any_text_has_one_signature(text: str) -> None:
 def test_a_text_of_many_pieces_has_one_signature(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment, "PIECE_CHARACTERS", size)
-        patch.setattr("simhash.features.PIECE_CHARACTERS", size)
+        patch.setattr("simhash.features.schemes.PIECE_CHARACTERS", size)
         assert agree(LOW, text)
 
 

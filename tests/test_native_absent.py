@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from simhash.profiles import DEFAULT
+from simhash.signature.profiles import DEFAULT
 
 TEXT = "the committee met on tuesday and decided to postpone the vote, 北京清华大学"
 
@@ -22,7 +22,7 @@ def test_numpy_does_the_work_and_the_reason_is_told(found: str, reason: str) -> 
         "import sys, types\n"
         f"sys.modules['simhash._native'] = {found}\n"
         "from simhash import native\n"
-        "from simhash.profiles import DEFAULT\n"
+        "from simhash.signature.profiles import DEFAULT\n"
         f"print(DEFAULT.signature({TEXT!r}, b''))\n"
         "print(native.describe())"
     )

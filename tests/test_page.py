@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import PageError
-from worker.page import Limits, charset_of, checked, decode_page, observation
-from worker.records import Page, Source
+from worker.records.page import Limits, charset_of, checked, decode_page, observation
+from worker.records.passing import Page, Source
 
 LIMITS = Limits(page=1000, url=100, key=50, headers=100)
 

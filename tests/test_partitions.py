@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.index import Partition
-from worker.records import RawRecord, Received, Source
+from worker.records.passing import RawRecord, Received, Source
 from worker.stream.inflight import Batch, counts, first_offsets
 from worker.stream.partitions import TABLE, Event, ImpossibleEvent, Life, Partitions, State
 

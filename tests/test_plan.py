@@ -17,7 +17,7 @@ from simhash.planning.allocation import listpack_score, listpack_string, size_cl
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
 from simhash.planning.plans import CHECK_LIMIT_US, Question, candidates, designs_for, plans, recommended
-from simhash.tables import NAMES, design
+from simhash.relation.tables import NAMES, design
 from tests.servers import running_redis
 from worker.cli.main import commands
 from worker.errors import SettingsError

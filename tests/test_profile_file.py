@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from simhash.errors import ProfileError
-from simhash.features import CharacterGrams, ScriptRuns, Words
-from simhash.keywords import Keywords, UserWord
-from simhash.profile_file import KEYS, read_profile
-from simhash.profiles import DEFAULT, SEGMENTED, Profile, Weights, profile
-from simhash.shingles import TokenShingles
-from simhash.sketch import MinHashSketch
+from simhash.features.keywords import Keywords, UserWord
+from simhash.features.schemes import CharacterGrams, ScriptRuns, Words
+from simhash.features.shingles import TokenShingles
+from simhash.signature.minhash import MinHashSketch
+from simhash.signature.profile_file import KEYS, read_profile
+from simhash.signature.profiles import DEFAULT, SEGMENTED, Profile, Weights, profile
 from worker.errors import SettingsError
+from worker.index.stores import configured_design, configured_profile
 from worker.settings import load
-from worker.stores import configured_design, configured_profile
 
 DOCS = Path(__file__).parent.parent / "docs"
 EXAMPLES = sorted((DOCS / "profiles").glob("*.toml"))

@@ -13,14 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from simhash import hashes, segment
 from simhash.errors import ProfileError
-from simhash.features import CharacterGrams, ScriptRuns, Words, normalise
-from simhash.fingerprint import fingerprint
-from simhash.keywords import Keywords
-from simhash.profiles import DEFAULT, PROFILES, SEGMENTED, UNNAMED_UNICODE, Profile, Signature, Weights, profile
-from simhash.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
-from simhash.sketch import MinHashSketch
+from simhash.features import hashes, segment
+from simhash.features.keywords import Keywords
+from simhash.features.schemes import CharacterGrams, ScriptRuns, Words, normalise
+from simhash.features.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
+from simhash.signature.fingerprint import fingerprint
+from simhash.signature.minhash import MinHashSketch
+from simhash.signature.profiles import (
+    DEFAULT,
+    PROFILES,
+    SEGMENTED,
+    UNNAMED_UNICODE,
+    Profile,
+    Signature,
+    Weights,
+    profile,
+)
 
 any_text = st.text(
     st.one_of(
@@ -165,7 +174,7 @@ def test_a_long_page_gives_the_same_in_pieces_of_any_size(parts: list[str], size
     whole = LOW.signature(text, b"raw"), LOW_SEGMENTED.signature(text, b"raw")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment, "PIECE_CHARACTERS", size)
-        patch.setattr("simhash.features.PIECE_CHARACTERS", size)
+        patch.setattr("simhash.features.schemes.PIECE_CHARACTERS", size)
         assert (LOW.signature(text, b"raw"), LOW_SEGMENTED.signature(text, b"raw")) == whole
 
 
@@ -180,7 +189,7 @@ def test_every_profile_takes_any_text_and_gives_the_same_again(name: str, text: 
 @pytest.mark.parametrize("name", PROFILES)
 def test_another_process_gives_the_same_signature(name: str) -> None:
     program = (
-        "from simhash.profiles import profile\n"
+        "from simhash.signature.profiles import profile\n"
         f"s = profile({name!r}).signature({ENGLISH + CHINESE!r}, b'')\n"
         "print(s.fingerprint, s.verifier, s.digest, s.features)"
     )
@@ -269,9 +278,9 @@ def test_the_tutorial_rounds_weights_up_where_rounding_down_leaves_nothing() -> 
 
 
 def test_html_goes_through_the_profiles_extractor(monkeypatch: pytest.MonkeyPatch) -> None:
-    import simhash.extract
+    import simhash.reading.extract
 
-    monkeypatch.setattr(simhash.extract, "extract_text", lambda html, extractor: f"{extractor} {html}")
+    monkeypatch.setattr(simhash.reading.extract, "extract_text", lambda html, extractor: f"{extractor} {html}")
     signature = DEFAULT.signature_of_html("<p>text", b"raw")
     assert signature == DEFAULT.signature("resiliparse-main <p>text", b"raw")
 
@@ -396,8 +405,8 @@ def test_a_profile_without_that_name_is_refused() -> None:
 def test_the_tables_of_unicode_are_part_of_a_recipe_but_for_those_that_made_all_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("simhash.profiles.unicodedata.unidata_version", UNNAMED_UNICODE)
+    monkeypatch.setattr("simhash.signature.profiles.unicodedata.unidata_version", UNNAMED_UNICODE)
     before = DEFAULT.recipe()
     assert "unicode" not in before
-    monkeypatch.setattr("simhash.profiles.unicodedata.unidata_version", "16.0.0")
+    monkeypatch.setattr("simhash.signature.profiles.unicodedata.unidata_version", "16.0.0")
     assert DEFAULT.recipe() == before | {"unicode": "16.0.0"}

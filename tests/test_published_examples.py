@@ -11,11 +11,12 @@ import jieba.analyse
 import numpy as np
 import pytest
 
-from simhash import hamming, hashes
-from simhash.fingerprint import bit_sums, fingerprint, simhash
-from simhash.hamming import Fingerprint
-from simhash.keywords import Keywords
-from simhash.vectors import dot_fingerprint
+from simhash.features import hashes
+from simhash.features.keywords import Keywords
+from simhash.relation import hamming
+from simhash.relation.hamming import Fingerprint
+from simhash.signature.fingerprint import bit_sums, fingerprint, simhash
+from simhash.signature.vectors import dot_fingerprint
 
 
 def hashed(*binary: str) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:

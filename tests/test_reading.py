@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from worker.errors import InputError
-from worker.inputs import Input
-from worker.reading import MAX_BYTES, MAX_RECORDS, Reader
-from worker.records import RawRecord, Source
+from worker.files.inputs import Input
+from worker.files.reading_ahead import MAX_BYTES, MAX_RECORDS, Reader
+from worker.records.passing import RawRecord, Source
 
 
 def made(name, records):

@@ -14,19 +14,19 @@ from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.redis.layout import bucket_bits
 from simhash.index.redis.opening import existing_index
 from simhash.index.rows import Takedown
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.backends import KINDS, Backend
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, json_page, texts, working
 from tests.test_exactly_once import finish
+from worker.index.stores import connect
 from worker.rebuilding.build import Target, build
 from worker.rebuilding.collected import Collected
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Settled, Told
+from worker.records.verdict import Match, SourceFields, Verdict, hexadecimal
 from worker.settings import Settings
-from worker.stores import connect
-from worker.verdict import Match, SourceFields, Verdict, hexadecimal
 
 RULE = relation(design("10"))
 PROFILE = "some/1"

@@ -12,14 +12,14 @@ from simhash.errors import IndexUnreachable
 from simhash.index.redis.calls import Line
 from simhash.index.redis.layout import meta_key
 from simhash.index.redis.operators.check import check
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.backends import Backend
 from tests.pages import brute_force, crowd, relation, summary
 from tests.servers import running_cluster
 from tests.stream import Stream, json_page, texts, until, working
 from tests.test_exactly_once import assert_each_answered_once, assert_guarantees
+from worker.index.stores import connect
 from worker.settings import Settings
-from worker.stores import connect
 
 RULE = relation(design("4"), 12)
 

@@ -5,9 +5,9 @@ import redis
 from redis.cluster import REDIS_ALLOWED_KEYS
 
 from worker.errors import SettingsError
-from worker.redis_url import cluster_address, options_of
+from worker.index.redis_url import cluster_address, options_of
+from worker.index.stores import connect
 from worker.settings import load
-from worker.stores import connect
 
 VALUES = {
     "client_name": "w",

@@ -12,7 +12,7 @@ from simhash.index.redis.index import EXPIRE_PER_PAGE
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.takedowns import Found, take_down
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
 BANDS = 2

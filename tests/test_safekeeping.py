@@ -11,7 +11,7 @@ from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Receipt, receipt_in
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import crowd, relation
 from tests.servers import running_redis
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash import segment
-from simhash.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece
+from simhash.features import segment
+from simhash.features.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece
 
 mixed_text = st.text(
     st.one_of(
@@ -127,9 +127,9 @@ def test_jieba_works_where_rjieba_is_missing(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_jieba_is_silent_writes_no_cache_and_is_not_loaded_before_it_is_needed(tmp_path: Path) -> None:
     program = (
-        "import sys, simhash.profiles as p\n"
+        "import sys, simhash.signature.profiles as p\n"
         "assert not {'jieba', 'rjieba'} & set(sys.modules)\n"
-        "from simhash import segment\n"
+        "from simhash.features import segment\n"
         "assert segment.jieba_cut('我来到北京清华大学') == ['我', '来到', '北京', '清华大学']\n"
         "assert p.profile('jieba-keywords').signature('我来到北京清华大学', b'').features == 3\n"
     )

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from simhash.errors import IndexMisconfigured
 from simhash.index import Retention
 from simhash.index.redis.opening import open_index
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation
 from worker.cli.main import commands
 

@@ -13,7 +13,7 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
-from worker.records import Outgoing
+from worker.records.passing import Outgoing
 from worker.settings import load
 from worker.stream.kafka import Session, Slot
 from worker.stream.kafka.connect import translated

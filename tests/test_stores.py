@@ -3,9 +3,9 @@
 import pytest
 
 from simhash.errors import IndexMisconfigured, IndexUnreachable
-from worker.embedded import embedded_redis
+from worker.files.embedded import embedded_redis
+from worker.index.stores import connect, found_index
 from worker.settings import load
-from worker.stores import connect, found_index
 
 
 def test_a_redis_is_reached_by_its_socket():

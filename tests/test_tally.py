@@ -8,9 +8,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash import tally
-from simhash.shingles import distinct, gram_hashes
-from simhash.tally import GramSet, HashCounts, TextDigest
+from simhash.features.shingles import distinct, gram_hashes
+from simhash.signature import counting as tally
+from simhash.signature.counting import GramSet, HashCounts, TextDigest
 
 few_hashes = st.integers(0, 9) | st.integers(2**64 - 3, 2**64 - 1)
 pieces_of_hashes = st.lists(st.lists(few_hashes, max_size=12), min_size=1, max_size=12)

@@ -16,7 +16,7 @@ from simhash.index import Partition
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerUnreachable, Fenced, SessionLost, WorkerError
-from worker.records import Outgoing
+from worker.records.passing import Outgoing
 from worker.settings import load
 from worker.stream.kafka import Session
 from worker.stream.kafka.transactions import Transactions

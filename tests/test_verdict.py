@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.records import Source
-from worker.verdict import Match, Verdict, decode, encode, hexadecimal, source_fields
+from worker.records.passing import Source
+from worker.records.verdict import Match, Verdict, decode, encode, hexadecimal, source_fields
 
 SEEN = Match("http://x/", None, 2, "near", True, None, 1)
 VERDICT = Verdict(

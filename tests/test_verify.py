@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from simhash.profiles import PROFILES
-from simhash.profiles import profile as profile_of
-from simhash.tables import NAMES, design
+from simhash.relation.tables import NAMES, design
+from simhash.signature.profiles import PROFILES
+from simhash.signature.profiles import profile as profile_of
 from tests.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
 from worker.errors import SettingsError

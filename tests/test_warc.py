@@ -11,8 +11,8 @@ import zstandard
 from simhash.errors import PageError
 from tests.growth import is_linear
 from worker.errors import InputError
-from worker.records import Page
-from worker.warc import page_of, warc_records
+from worker.files.warc import page_of, warc_records
+from worker.records.passing import Page
 
 LARGEST = 10_000
 HTML = b"<p>" + b"some words " * 50

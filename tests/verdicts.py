@@ -6,7 +6,7 @@ from random import Random
 
 from simhash.index import Duplicate, Entry, IndexSpec, Relation, Unique
 from simhash.index.memory import MemoryIndex
-from simhash.tables import design
+from simhash.relation.tables import design
 from tests.pages import VERIFIER_BITS, banded, crowd, entry
 
 BANDS = 3

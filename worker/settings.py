@@ -38,8 +38,8 @@ from pytimeparse2 import parse as parse_duration
 from simhash.index.redis.layout import MOST_DOCUMENTS
 from worker.counts import count_of
 from worker.errors import SettingsError
-from worker.page import MAX_URL_BYTES
-from worker.redis_url import check_url
+from worker.index.redis_url import check_url
+from worker.records.page import MAX_URL_BYTES
 
 PREFIX = "SIMHASH_DEDUP_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"

@@ -28,12 +28,12 @@ from rich.text import Text
 
 from worker.cli.summary import say, show
 from worker.errors import WorkerError
+from worker.files.summary import Summary
+from worker.records.verdict import Verdict, decode
 from worker.settings import PREFIX, Settings, load
 from worker.stream.kafka import ensure_topics
 from worker.stream.kafka.connect import admin_client
 from worker.stream.kafka.topics import plans
-from worker.summary import Summary
-from worker.verdict import Verdict, decode
 
 PROCESSES = 2
 PARTITIONS = 4

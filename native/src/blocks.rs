@@ -1,4 +1,4 @@
-//! Ascending keys to compressed blocks (`simhash/compressed/blocks.py`, where the format is described).
+//! Ascending keys to compressed blocks (`simhash/archive/format/blocks.py`, where the format is described).
 //!
 //! A key is W words of 64 bits, left-aligned, the most significant word first.
 

@@ -1,6 +1,6 @@
 //! What the kernel knows of characters: their kinds and folded forms, both told by Python, so that there is one truth.
 
-/// Kinds that begin and end a token by themselves: Han, kana, Hangul (`simhash/segment.py`).
+/// Kinds that begin and end a token by themselves: Han, kana, Hangul (`simhash/features/segment.py`).
 const SINGLE: u8 = 4 | 8 | 16;
 /// Kinds of which a run is one token: letters of spaced and of unspaced scripts.
 const RUN: u8 = 1 | 32;

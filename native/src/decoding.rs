@@ -1,4 +1,4 @@
-//! Compressed blocks back to keys (`simhash/compressed/blocks.py`, where the format is described).
+//! Compressed blocks back to keys (`simhash/archive/format/blocks.py`, where the format is described).
 //!
 //! Within a block each key's place depends on the one before, and most of the time would go in waiting: so several
 //! blocks are read in step.

@@ -1,4 +1,4 @@
-//! xxh3_128 of a text with each run of white space as one space and none at its ends (`simhash/tally.py`, TextDigest).
+//! xxh3_128 of a text with each run of white space as one space and none at its ends (`simhash/signature/counting.py`, TextDigest).
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 

@@ -1,4 +1,4 @@
-//! The gate: counts of features with a cap, and their simhash (`simhash/fingerprint.py`).
+//! The gate: counts of features with a cap, and their simhash (`simhash/signature/fingerprint.py`).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Hashes of tokens and of their n-grams, as `simhash/shingles.py` specifies them.
+//! Hashes of tokens and of their n-grams, as `simhash/features/shingles.py` specifies them.
 
 pub use xxhash_rust::xxh3::xxh3_64 as token_hash;
 

@@ -1,6 +1,6 @@
-//! The native kernel of `simhash.profiles`: a text's signature in one pass, bit for bit that of the NumPy path.
+//! The native kernel of `simhash.signature.profiles`: a text's signature in one pass, bit for bit that of the NumPy path.
 //!
-//! Beside it the blocks of `simhash.compressed`: ascending keys packed and unpacked, byte for byte as NumPy does it.
+//! Beside it the blocks of `simhash.archive`: ascending keys packed and unpacked, byte for byte as NumPy does it.
 //!
 //! `simhash/native.py` alone imports it. Tables of characters come from Python, so both paths have one truth.
 

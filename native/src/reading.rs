@@ -16,7 +16,7 @@ pub struct Recipe {
     pub sketch: Shape,
 }
 
-/// `simhash.profiles.Signature`, but for the tag of the digest.
+/// `simhash.signature.profiles.Signature`, but for the tag of the digest.
 pub struct Signature {
     pub gate: Option<u64>,
     pub verifier: Option<Vec<u8>>,
@@ -104,7 +104,7 @@ impl<'a> Reading<'a> {
         self.pair(token);
     }
 
-    /// The features of `simhash.features.TokenPairs`: the one that begins at the last token is known with the next.
+    /// The features of `simhash.features.schemes.TokenPairs`: the one that begins at the last token is known with the next.
     #[inline]
     fn pair(&mut self, token: Token) {
         if let Some(last) = self.last {

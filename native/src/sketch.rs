@@ -1,4 +1,4 @@
-//! The verifier and its band keys: one-permutation MinHash of token n-grams, as `simhash/sketch.py` specifies it.
+//! The verifier and its band keys: one-permutation MinHash of token n-grams, as `simhash/signature/minhash.py` specifies it.
 
 use crate::hashing::{MULTIPLIERS, gram_hash, mix64};
 
@@ -9,7 +9,7 @@ const GROUP_BINS: usize = 8;
 const BIT_POSITIONS: usize = 32;
 const MOST_TOKENS: usize = MULTIPLIERS.len();
 
-/// `simhash.sketch.MinHashSketch`.
+/// `simhash.signature.minhash.MinHashSketch`.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub n: usize,

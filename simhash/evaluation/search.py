@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from simhash.evaluation.truth import KnownPairs, Reading
 from simhash.index import Relation
-from simhash.profiles import Signature
-from simhash.sketch import BAND_BITS
-from simhash.tables import Design
+from simhash.relation.tables import Design
+from simhash.signature.minhash import BAND_BITS
+from simhash.signature.profiles import Signature
 
 WORD_BITS = 64
 BLOCK_PAIRS = 1 << 21

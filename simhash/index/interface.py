@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 from simhash.errors import DesignError, WidthError
-from simhash.sketch import BAND_BITS
-from simhash.tables import Design
+from simhash.relation.tables import Design
+from simhash.signature.minhash import BAND_BITS
 
 FORMAT = 4
 """Version of the stored layout; an index of another format is refused."""

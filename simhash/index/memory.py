@@ -24,7 +24,7 @@ from simhash.index.interface import (
     Unique,
     shortened,
 )
-from simhash.sketch import BAND_BITS
+from simhash.signature.minhash import BAND_BITS
 
 BAND_SCORE_BITS = 7
 """Of a band key behind the bucket's bits, those that choose its place (see `simhash.index.redis.layout`)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from math import comb
 
-from simhash.tables import Design
+from simhash.relation.tables import Design
 
 _Hits = tuple[int, ...]
 _Group = tuple[int, ...]
@@ -27,8 +27,8 @@ def coverage(design: Design, reach: int) -> list[float]:
 def with_bands(share: float, bands: int, rows: int, similarity: float) -> float:
     """The share found by tables or bands, for texts of that Jaccard similarity.
 
-    A band key is shared with probability similarity ** rows (`simhash.sketch`); bands and tables are taken to find
-    independently of each other.
+    A band key is shared with probability similarity ** rows (`simhash.signature.minhash`). Bands and tables are taken
+    to find independently of each other.
     """
     return 1.0 - (1.0 - share) * (1.0 - similarity**rows) ** bands
 

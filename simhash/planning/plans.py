@@ -14,9 +14,9 @@ from simhash.index.interface import IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import Memory, memory
-from simhash.sketch import BAND_BITS
-from simhash.tables import NAMES, Design
-from simhash.tables import design as find_design
+from simhash.relation.tables import NAMES, Design
+from simhash.relation.tables import design as find_design
+from simhash.signature.minhash import BAND_BITS
 
 RESIDENT_PER_USED = 1.45
 """What Redis takes of its machine's memory for what it uses, while buckets grow: 412 MB for 285 MB at 1M documents in

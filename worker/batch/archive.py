@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from simhash.compressed import manifest as manifests
-from simhash.compressed.keys import Keys
-from simhash.compressed.manifest import DIGESTS_FILE, RECORDS_FILE, identity, parts
-from simhash.compressed.reading import verifier_bytes
-from simhash.compressed.records import DIGEST_BITS, RecordCodec, RecordFile, key_number
-from simhash.compressed.tables import TableFile
+from simhash.archive.format import manifest as manifests
+from simhash.archive.format.keys import Keys
+from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, identity, parts
+from simhash.archive.format.record_file import DIGEST_BITS, RecordCodec, RecordFile, key_number
+from simhash.archive.format.table_file import TableFile
+from simhash.archive.lookup.opened import verifier_bytes
 from simhash.index.interface import Record
 from worker.batch.columns import PAGES, Row, place, table_of
 from worker.batch.made import Made

@@ -34,10 +34,10 @@ from worker.batch.sources import CONTENTS, Slice, footer, is_compressed
 from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
-from worker.inputs import open_input
-from worker.page import charset_of
-from worker.records import Page, RawRecord, Source
-from worker.verdict import Verdict, decode
+from worker.files.inputs import open_input
+from worker.records.page import charset_of
+from worker.records.passing import Page, RawRecord, Source
+from worker.records.verdict import Verdict, decode
 
 Rows = NDArray[np.int64]
 """Numbers of rows within a block, shape (n,)."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from worker.batch.deciding import NONE, Existing
 from worker.batch.groups import Groups
-from worker.verdict import Verdict
+from worker.records.verdict import Verdict
 
 Numbers = NDArray[np.int64]
 

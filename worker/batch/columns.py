@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from simhash.index.interface import Relation
-from simhash.profiles import Signature
+from simhash.signature.profiles import Signature
 from worker.batch.signatures import Signatures, of_columns
-from worker.judge import Prepared, StageSeconds
-from worker.records import Source
-from worker.verdict import Verdict
+from worker.judging.judge import Prepared, StageSeconds
+from worker.records.passing import Source
+from worker.records.verdict import Verdict
 
 SOURCE = pa.struct(
     [("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("timestamp", pa.int64())]

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simhash.index.interface import Relation
-from simhash.profiles import Profile
+from simhash.signature.profiles import Profile
 from worker.batch import deciding, probing
 from worker.batch.clusters import Clusters
 from worker.batch.deciding import Existing

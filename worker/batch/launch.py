@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from simhash.errors import DesignError
 from simhash.index.interface import Relation
-from simhash.profiles import Profile
-from simhash.sketch import BAND_BITS
-from simhash.tables import Design
-from simhash.tables import design as find_design
+from simhash.relation.tables import Design
+from simhash.relation.tables import design as find_design
+from simhash.signature.minhash import BAND_BITS
+from simhash.signature.profiles import Profile
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import Batch, Relate, run_batch, scratch_in
 from worker.batch.request import Request, Watch
 from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.sources import sources
-from worker.designs import design_for
 from worker.errors import InputError, SettingsError
+from worker.index.designs import design_for
+from worker.index.stores import configured_design, configured_profile
 from worker.settings import Settings
-from worker.stores import configured_design, configured_profile
 from worker.stream.consumer import recipe
 
 BITS = 64

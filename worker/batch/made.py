@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from worker.batch.columns import PAGES, SOURCE
 from worker.errors import InputError
-from worker.files import rejection_line
-from worker.judge import Rejected
-from worker.page import observation
-from worker.records import Source
+from worker.files.judged import rejection_line
+from worker.judging.judge import Rejected
+from worker.records.page import observation
+from worker.records.passing import Source
 
 BARE = "fingerprint:"
 """What stands for the URL of a fingerprint that has none, before its 16 hexadecimal digits."""

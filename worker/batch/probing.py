@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.index.interface import Relation
-from simhash.sketch import BAND_BITS
-from simhash.tables import Table
+from simhash.relation.tables import Table
+from simhash.signature.minhash import BAND_BITS
 from worker.batch.keeping import Keeper
 from worker.batch.signatures import Signatures
 

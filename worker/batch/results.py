@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simhash.index.interface import Duplicate, Record, Unique
-from simhash.profiles import Profile
+from simhash.signature.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing
 from worker.batch.sources import Slice
-from worker.judge import Prepared, verdict_of
-from worker.summary import Summary
-from worker.verdict import Verdict, encode
+from worker.files.summary import Summary
+from worker.judging.judge import Prepared, verdict_of
+from worker.records.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
 REJECTED, CLUSTERS = "rejected.jsonl", "clusters.jsonl"

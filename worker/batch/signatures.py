@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.index.interface import Relation
-from simhash.sketch import BAND_BITS
+from simhash.signature.minhash import BAND_BITS
 
 WORD_BYTES = 8
 SAMPLE = 4096

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from worker.batch.columns import Row, place, row_of_page, table_of
 from worker.batch.sources import Source
-from worker.files import rejection_line
-from worker.fingerprinters import Fingerprinters, PageLimits, Pending
-from worker.inputs import Record
-from worker.judge import Prepared, Recipe, Rejected
-from worker.records import RawRecord
+from worker.files.inputs import Record
+from worker.files.judged import rejection_line
+from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
+from worker.judging.judge import Prepared, Recipe, Rejected
+from worker.records.passing import RawRecord
 
 BATCH_RECORDS = 128
 AHEAD = 3
@@ -80,6 +80,6 @@ def _rows(source: Source, batch: list[Numbered], pending: Pending, signing: Sign
 def _pool(recipe: Recipe, deadline: float) -> Fingerprinters:
     """One child for each of Spark's Python processes, which outlive their tasks: a child takes half a second to start.
 
-    It ends with the process that it belongs to (see `worker.fingerprinters`).
+    It ends with the process that it belongs to (see `worker.judging.fingerprinters`).
     """
     return Fingerprinters(recipe, processes=1, limits=PageLimits(deadline))

@@ -18,12 +18,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simhash.compressed.manifest import NAME as TABLES
+from simhash.archive.format.manifest import NAME as TABLES
 from worker import compression
 from worker.batch.archive import Archive
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
 from worker.errors import InputError
-from worker.inputs import COMPRESSED, HTML_SUFFIXES, WARC_SUFFIXES, open_input
+from worker.files.inputs import COMPRESSED, HTML_SUFFIXES, WARC_SUFFIXES, open_input
 
 Kind = Literal["pages", "verdicts", "parquet", "tables"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from worker.base import TableBase
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index
+from worker.index.archive import TableBase
+from worker.index.stores import found_index
 
 
 @click.command()

@@ -19,17 +19,17 @@ from rich.table import Table
 
 from simhash.errors import DesignError
 from simhash.evaluation import Truth, make_truth
-from simhash.profiles import Profile
-from simhash.tables import Design
-from simhash.tables import design as find_design
-from worker.assessment import Assessment, Bench, as_json, assess, with_common_substrings
+from simhash.relation.tables import Design
+from simhash.relation.tables import design as find_design
+from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say
-from worker.designs import design_for
 from worker.errors import InputError, SettingsError
-from worker.evaluation import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
+from worker.evaluating.assessment import Assessment, Bench, as_json, assess, with_common_substrings
+from worker.evaluating.reading import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
+from worker.index.designs import design_for
+from worker.index.stores import configured_design, configured_profile
 from worker.settings import Settings
-from worker.stores import configured_design, configured_profile
 from worker.stream.consumer import page_limits, recipe
 
 NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", "page_memory", *LOGGING)
@@ -296,7 +296,7 @@ def _share(value: float | None) -> str:
 
 
 def _plot(found: Sequence[Assessment], directory: Path, console: Console) -> None:
-    from worker.plots import draw  # matplotlib is an extra, and takes its time
+    from worker.evaluating.plots import draw  # matplotlib is an extra, and takes its time
 
     for path in draw(found, directory):
         console.print(f"plot: {path}", markup=False, highlight=False, soft_wrap=True)

@@ -19,16 +19,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from simhash.index.redis import epochs
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
-from worker.embedded import embedded_redis
 from worker.errors import InputError, SettingsError
-from worker.files import Bench, Outputs, Places, run_files
-from worker.fingerprinters import Fingerprinters
-from worker.inputs import Input, open_inputs
+from worker.files.embedded import embedded_redis
+from worker.files.inputs import Input, open_inputs
+from worker.files.judged import Bench, Outputs, Places, run_files
+from worker.files.summary import Summary
+from worker.index.stores import configured_profile, connected_index
+from worker.judging.fingerprinters import Fingerprinters
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
-from worker.stores import configured_profile, connected_index
 from worker.stream.consumer import page_limits, recipe
-from worker.summary import Summary
 
 NAMES = (
     "processes",

@@ -13,10 +13,10 @@ import msgspec
 
 from simhash.index import Neighbour, Partition
 from simhash.index.redis.index import RedisIndex
-from simhash.sketch import BAND_BITS
+from simhash.signature.minhash import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index
-from worker.verdict import hexadecimal
+from worker.index.stores import found_index
+from worker.records.verdict import hexadecimal
 
 
 @click.command()

@@ -15,12 +15,12 @@ from simhash.index.redis.layout import bucket_bits
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
+from worker.index.stores import configured_profile, configured_relation, opened_store, retention
 from worker.rebuilding.build import Target, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
 from worker.settings import Settings
-from worker.stores import configured_profile, configured_relation, opened_store, retention
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 NAMES = (

@@ -9,9 +9,9 @@ from typing import Any
 import click
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from worker import http
 from worker.cli.options import settings_of, settings_options
 from worker.settings import Settings
+from worker.stream import http
 from worker.stream.consumer import run_consumer
 from worker.stream.status import Status
 from worker.stream.supervisor import supervise

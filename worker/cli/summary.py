@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from worker.cli.terminal import plain
-from worker.summary import Summary
-from worker.verdict import Verdict
+from worker.files.summary import Summary
+from worker.records.verdict import Verdict
 
 SHOWN_REASONS, SHOWN_CHARACTERS = 5, 300
 NO_FIGURES: Mapping[str, int] = {}

@@ -19,26 +19,26 @@ from pytimeparse2 import parse as parse_duration
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simhash.compressed import Effort, Manifest, Plan, Source, TableSet, build
-from simhash.compressed import keys as arrays
-from simhash.compressed.build import Progress as OnProgress
-from simhash.compressed.manifest import identity
-from simhash.compressed.merging import Merged, holding
-from simhash.compressed.tables import BLOCK_KEYS
-from simhash.compressed.verifying import verify as faults
+from simhash.archive import Effort, Manifest, Plan, Source, TableSet, build
+from simhash.archive.building.builder import Progress as OnProgress
+from simhash.archive.building.merging import Merged, holding
+from simhash.archive.format import keys as arrays
+from simhash.archive.format.manifest import identity
+from simhash.archive.format.table_file import BLOCK_KEYS
+from simhash.archive.verify import verify as faults
 from simhash.errors import DesignError, ProfileError
 from simhash.index import Record, Relation
 from simhash.index.rows import decoded_takedown
-from simhash.profile_file import SUFFIX, read_profile
-from simhash.profiles import profile as find_profile
-from simhash.sketch import BAND_BITS
-from simhash.tables import Design
-from simhash.tables import design as find_design
+from simhash.relation.tables import Design
+from simhash.relation.tables import design as find_design
+from simhash.signature.minhash import BAND_BITS
+from simhash.signature.profile_file import SUFFIX, read_profile
+from simhash.signature.profiles import profile as find_profile
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
+from worker.index.table_source import fingerprint_in, open_source
+from worker.records.verdict import hexadecimal
 from worker.stopping import stop_on_signals
-from worker.table_source import fingerprint_in, open_source
-from worker.verdict import hexadecimal
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,8 +19,8 @@ from simhash.index.rows import encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
+from worker.index.stores import found_index
 from worker.settings import Settings
-from worker.stores import found_index
 from worker.verifying.checks import Check
 from worker.verifying.rules import BUCKET_BITS, PREFIX_LIMIT, Given
 from worker.verifying.sources import Sources, opened

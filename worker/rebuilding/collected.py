@@ -24,7 +24,7 @@ from simhash.index.interface import STORED_BYTES, shortened
 from simhash.index.rows import RecordRow, Takedown
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, Settled, Told
-from worker.verdict import Verdict
+from worker.records.verdict import Verdict
 
 OBSERVATION_DIGITS = 2 * STORED_BYTES
 

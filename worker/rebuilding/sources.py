@@ -12,11 +12,11 @@ import msgspec
 
 from simhash.index.rows import TIMES, Takedown, decoded_takedown
 from worker import compression
-from worker.deadletter import PREFIX
 from worker.errors import InputError
+from worker.records.dead_letter import PREFIX
+from worker.records.verdict import Verdict, decode_told
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
-from worker.verdict import Verdict, decode_told
 
 
 class Told(NamedTuple):

@@ -12,13 +12,13 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import BaseDiffers, IndexMigrated
-from simhash.profiles import Profile
-from worker.fingerprinters import Fingerprinters, PageLimits
-from worker.judge import Recipe
-from worker.page import Limits
+from simhash.signature.profiles import Profile
+from worker.index.stores import configured_profile, connected_index
+from worker.judging.fingerprinters import Fingerprinters, PageLimits
+from worker.judging.judge import Recipe
+from worker.records.page import Limits
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
-from worker.stores import configured_profile, connected_index
 from worker.stream.kafka import Session, Slot, largest_messages
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from simhash.index import Partition
-from worker.fingerprinters import Outcome, Pending
-from worker.records import Received, Source
+from worker.judging.fingerprinters import Outcome, Pending
+from worker.records.passing import Received, Source
 from worker.stream.partitions import Partitions
 
 

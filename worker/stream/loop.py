@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from simhash.errors import IndexUnreachable, IndexUnreplicated, SimhashError
 from simhash.index import Index, Partition, Position
-from simhash.profiles import Profile
+from simhash.signature.profiles import Profile
 from worker.errors import (
     BatchAborted,
     BrokerUnreachable,
@@ -35,10 +35,10 @@ from worker.errors import (
     SessionLost,
     WorkerError,
 )
-from worker.fingerprinters import Fingerprinters, Outcome
-from worker.heap import give_memory_back
-from worker.judge import Judged, Prepared, Rejected, judge
-from worker.records import Outgoing, Source
+from worker.judging.fingerprinters import Fingerprinters, Outcome
+from worker.judging.heap import give_memory_back
+from worker.judging.judge import Judged, Prepared, Rejected, judge
+from worker.records.passing import Outgoing, Source
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff
 from worker.stream.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of

@@ -9,7 +9,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from simhash.index import Partition
-from worker.judge import Judged, Prepared, Rejected
+from worker.judging.judge import Judged, Prepared, Rejected
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 CANDIDATES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)

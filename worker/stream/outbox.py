@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from simhash.errors import PageError
-from worker.deadletter import dead_letter, record_size
-from worker.fingerprinters import Outcome
-from worker.judge import Judged, Prepared, Rejected, rejected
-from worker.records import Outgoing, Received
+from worker.judging.fingerprinters import Outcome
+from worker.judging.judge import Judged, Prepared, Rejected, rejected
+from worker.records.dead_letter import dead_letter, record_size
+from worker.records.passing import Outgoing, Received
+from worker.records.verdict import encode
 from worker.settings import Settings
-from worker.verdict import encode
 
 
 class Outbox:

@@ -24,11 +24,12 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from worker import http, logs
+from worker import logs
 from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
 from worker.settings import Settings
 from worker.stopping import signals_held, stop_on_signals
+from worker.stream import http
 from worker.stream.consumer import check, run_consumer
 from worker.stream.status import Status
 

@@ -48,8 +48,8 @@ from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, Inde
 from simhash.index.redis.lua_values import expression
 from simhash.index.redis.places import Column, Place, Places
 from simhash.index.redis.tail import packed, unpacked
-from simhash.sketch import BAND_BITS
-from simhash.tables import Design, Table
+from simhash.relation.tables import Design, Table
+from simhash.signature.minhash import BAND_BITS
 
 OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6

@@ -11,7 +11,7 @@ import msgspec
 from simhash.errors import IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Relation
 from simhash.index.redis.layout import tag_of
-from simhash.tables import described
+from simhash.relation.tables import described
 
 MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
 """Fields of the meta that a migration can change, or must not."""

@@ -13,7 +13,7 @@ from simhash.index.redis.operators.findings import Findings
 from simhash.index.redis.operators.operations import Operations
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index
+from worker.index.stores import found_index
 
 SHOWN = 100
 

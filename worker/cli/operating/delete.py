@@ -19,10 +19,10 @@ from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
+from worker.index.stores import found_index
+from worker.records.verdict import Verdict, decode, decode_told
 from worker.settings import Settings
-from worker.stores import found_index
 from worker.stream.kafka.takedowns import check_topic, publish
-from worker.verdict import Verdict, decode, decode_told
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]

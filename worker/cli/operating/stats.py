@@ -15,7 +15,7 @@ from simhash.index import Record
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.statistics import Kind, Statistics
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.stores import found_index
+from worker.index.stores import found_index
 
 
 @click.command()

@@ -18,7 +18,7 @@ from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
-from worker.stores import found_index, opened_store
+from worker.index.stores import found_index, opened_store
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 LEVEL = 3

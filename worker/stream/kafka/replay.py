@@ -8,7 +8,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from worker.errors import BrokerError
-from worker.records import RawRecord, Received, Source
+from worker.records.passing import RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import client_options, translated
 

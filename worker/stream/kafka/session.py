@@ -18,7 +18,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 
 from simhash.index import Partition
 from worker.errors import PositionRewound
-from worker.records import Outgoing, RawRecord, Received, Source
+from worker.records.passing import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, translated
 from worker.stream.kafka.member import Member

@@ -19,7 +19,7 @@ from typing import Any
 import kafka.errors as errors
 from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from worker.records import Outgoing
+from worker.records.passing import Outgoing
 from worker.settings import Settings
 from worker.stream.kafka.connect import client_options
 

@@ -41,7 +41,7 @@ from simhash.index.redis.spec import (
     next_keys,
     spec_of,
 )
-from simhash.tables import described
+from simhash.relation.tables import described
 
 KEYS_AT_ONCE = 500
 PAUSE_SECONDS = 5

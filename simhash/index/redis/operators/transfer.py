@@ -26,7 +26,7 @@ from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import fields_in, fields_of
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
-from simhash.tables import described
+from simhash.relation.tables import described
 
 _IMPORTING = "importing "
 

@@ -1,0 +1,15 @@
+"""Sorted tables of fingerprints on disk, compressed: built from any number of pages, mapped, and asked like an index.
+
+format/     what lies on disk: keys, huffman, blocks, container; table_file, record_file, manifest
+building/   how it is made: ingest, sorting, builder; merging, from directories to another
+lookup/     how it is asked: ranges (many queries in one pass over a table), opened (a whole directory)
+verify      everything in it, checked
+"""
+
+from simhash.archive.building.builder import Effort, Plan, build
+from simhash.archive.building.ingest import Batch, Holding, Source
+from simhash.archive.format.manifest import Manifest
+from simhash.archive.lookup.opened import TableSet
+from simhash.archive.lookup.ranges import Pairs
+
+__all__ = ["Batch", "Effort", "Holding", "Manifest", "Pairs", "Plan", "Source", "TableSet", "build"]

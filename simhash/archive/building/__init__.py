@@ -1,0 +1,1 @@
+"""How a directory of tables is made: taken in, sorted, merged, encoded."""

@@ -1,0 +1,1 @@
+"""What lies on disk: keys in compressed blocks, tables, records, and the manifest of a directory."""

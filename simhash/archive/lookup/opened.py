@@ -1,0 +1,277 @@
+"""A set of tables, opened to be asked: which fingerprints, records or pages are near these.
+
+`TableSet` answers for the same relation as an index does: what `Relation.matches` says of a page and any stored one.
+Its files are never written, so any number of threads and processes may share them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simhash.archive.format import keys as arrays
+from simhash.archive.format import manifest as manifests
+from simhash.archive.format.keys import Keys
+from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, Part, identity, parts
+from simhash.archive.format.record_file import DIGEST_BITS, RecordCodec, RecordFile, key_number, tagged
+from simhash.archive.format.table_file import TableFile
+from simhash.archive.lookup.ranges import Pairs, announce, joined, probe, probe_one
+from simhash.errors import TableMismatch
+from simhash.index.interface import Entry, Neighbour, Record, Relation
+from simhash.signature.minhash import BAND_BITS
+
+ARRAYS_FROM = 16
+"""Queries from which on they are asked together, as arrays and by several threads: below, handing over costs more than
+it saves."""
+
+
+class TableSet:
+    """The tables of a directory.
+
+    Args:
+        directory: what `build` made.
+        threads: how many tables are probed at the same time; None: one a core.
+
+    Raises:
+        TableMismatch: it holds no set, or one of another format.
+        TableCorrupt: a file is damaged; what lies in blocks shows when they are read.
+    """
+
+    def __init__(self, directory: Path, threads: int | None = None) -> None:
+        self.directory = directory
+        self.manifest: Manifest = manifests.read(directory)
+        self._parts = [
+            (part, TableFile(directory / part.name, part.identity)) for part in parts(self.manifest.relation)
+        ]
+        self._record_file = self._side_file(RECORDS_FILE, "records")
+        self._digest_file = self._side_file(DIGESTS_FILE, "digests")
+        self._check_counts()
+        self._codec = RecordCodec(self.relation.design.bits, verifier_bytes(self.relation))
+        self._pool = ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), "tables")
+
+    def _side_file(self, name: str, kind: str) -> RecordFile | None:
+        return None if self.manifest.records is None else RecordFile(self.directory / name, identity(kind))
+
+    def _check_counts(self) -> None:
+        """A file of another set of the same design is whole, and still not one of this set."""
+        opened = {part.name: len(table) for part, table in self._parts}
+        opened |= {RECORDS_FILE: len(self._record_file)} if self._record_file is not None else {}
+        opened |= {DIGESTS_FILE: len(self._digest_file)} if self._digest_file is not None else {}
+        listed = {file.name: file for file in self.manifest.files}
+        for name, items in opened.items():
+            size = (self.directory / name).stat().st_size
+            if name not in listed or (listed[name].items, listed[name].bytes) != (items, size):
+                raise TableMismatch(f"{self.directory / name} is not the file that {manifests.NAME} lists")
+
+    def __len__(self) -> int:
+        return self.manifest.fingerprints + (self.manifest.digests or 0)
+
+    def close(self) -> None:
+        """End its threads; its files are closed when nothing refers to them."""
+        self._pool.shutdown()
+
+    def __enter__(self) -> TableSet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def relation(self) -> Relation:
+        """Which pages match."""
+        return self.manifest.relation
+
+    @property
+    def profile(self) -> Mapping[str, Any] | None:
+        """The recipe of the fingerprints; None: unknown."""
+        return self.manifest.profile
+
+    @property
+    def generation(self) -> str:
+        """Names the content: sets of one generation give the same answers."""
+        return self.manifest.generation
+
+    @property
+    def has_records(self) -> bool:
+        """Whether pages lie behind the fingerprints; a bare set knows only those."""
+        return self._record_file is not None
+
+    # Asking --------------------------------------------------------------------------------------------------------
+
+    def near(self, fingerprints: Keys, reach: int | None = None) -> Pairs:
+        """The stored fingerprints within `reach` bits (default: the relation's) of each, each once.
+
+        Within the design's k bits all are found, beyond it those that share a table's prefix; bands are not asked.
+
+        Args:
+            fingerprints: as `keys.from_ints` makes them; shape (n, W).
+
+        Returns:
+            Pairs by the number of the fingerprint, then nearest first.
+        """
+        reach = self.relation.reach if reach is None else reach
+        asked = [pair for pair in self._parts if pair[0].band is None]
+        return self._asked(asked, fingerprints, [()] * len(fingerprints), reach)
+
+    def _asked(
+        self,
+        asked: Sequence[tuple[Part, TableFile]],
+        fingerprints: Keys,
+        band_keys: Sequence[Sequence[int]],
+        reach: int,
+    ) -> Pairs:
+        """What these tables find, each pair once."""
+        for _, table in asked:
+            table.file.check_length()
+        if len(fingerprints) < ARRAYS_FROM:
+            return self._asked_singly(asked, fingerprints, band_keys, reach)
+
+        def of(pair: tuple[Part, TableFile]) -> Pairs:
+            part, table = pair
+            queries, some = part.keys(fingerprints, band_keys)
+            found = probe(table, queries, part.prefix, self._radius(part), reach)
+            return Pairs(some[found.query], part.restored(found.keys), found.distances)
+
+        return _each_once(joined(list(self._pool.map(of, asked)), fingerprints.shape[1]))
+
+    def _asked_singly(
+        self,
+        asked: Sequence[tuple[Part, TableFile]],
+        fingerprints: Keys,
+        band_keys: Sequence[Sequence[int]],
+        reach: int,
+    ) -> Pairs:
+        bits = self.relation.design.bits
+        found: dict[tuple[int, int, int], None] = {}
+        for query, (fingerprint, bands) in enumerate(zip(arrays.to_ints(fingerprints, bits), band_keys, strict=True)):
+            keys = [(part, table, part.key(fingerprint, bands)) for part, table in asked]
+            wanted = [(part, table, key) for part, table, key in keys if key is not None]
+            for part, table, key in wanted:
+                announce(table, key, part.prefix, self._radius(part))
+            for part, table, key in wanted:
+                for near in probe_one(table, key, part.prefix, self._radius(part), reach):
+                    other = part.fingerprint(near)
+                    found[query, (other ^ fingerprint).bit_count(), other] = None
+        if not found:
+            return joined([], fingerprints.shape[1])
+        queries, distances, others = zip(*sorted(found), strict=True)
+        return Pairs(np.array(queries), arrays.from_ints(others, bits), np.array(distances))
+
+    def _radius(self, part: Part) -> int:
+        return self.relation.design.radius if part.band is None else 0
+
+    def neighbours(self, fingerprint: int, reach: int | None = None) -> list[Neighbour]:
+        """All stored pages that share a table's prefix with `fingerprint` and are within reach, nearest first.
+
+        Raises:
+            TableMismatch: the set is bare.
+        """
+        found = self.near(arrays.from_ints([fingerprint], self.relation.design.bits), reach)
+        near = zip(self._numbers(found), found.distances.tolist(), self.records(found.keys), strict=True)
+        neighbours = [Neighbour(other, distance, record) for other, distance, records in near for record in records]
+        return sorted(neighbours, key=lambda n: (n.distance, n.record.seq))
+
+    def matches(self, entries: Sequence[Entry]) -> list[list[tuple[int, Record]]]:
+        """For each page the stored records that it matches by the relation, with their distance, lowest seq first.
+
+        Raises:
+            TableMismatch: the set is bare.
+            WidthError: a fingerprint is wider than the design.
+        """
+        found: list[list[tuple[int, Record]]] = [[] for _ in entries]
+        some = [number for number, entry in enumerate(entries) if entry.fingerprint is not None]
+        self._match_fingerprints(entries, some, found)
+        short = [number for number, entry in enumerate(entries) if entry.fingerprint is None]
+        self._match_digests(entries, short, found)
+        return [sorted(matches, key=lambda match: match[1].seq) for matches in found]
+
+    def _match_fingerprints(
+        self, entries: Sequence[Entry], numbers: Sequence[int], found: list[list[tuple[int, Record]]]
+    ) -> None:
+        wanted = [entries[number].fingerprint or 0 for number in numbers]
+        keys = arrays.from_ints(wanted, self.relation.design.bits)
+        met = self.near(keys)
+        band_keys = [self.relation.band_keys(entries[number].verifier) for number in numbers]
+        by_band = [pair for pair in self._parts if pair[0].band is not None]
+        banded = self._asked(by_band, keys, band_keys, self.relation.reach)
+        both = _each_once(joined([met, banded], keys.shape[1]))
+        prefixed = set(zip(met.query.tolist(), self._numbers(met), strict=True))
+        candidates = zip(
+            both.query.tolist(), self._numbers(both), both.distances.tolist(), self.records(both.keys), strict=True
+        )
+        for query, fingerprint, distance, records in candidates:
+            verifier, meets = entries[numbers[query]].verifier, (query, fingerprint) in prefixed
+            found[numbers[query]] += [
+                (distance, record)
+                for record in records
+                if (meets or self.relation.shares_band(verifier, record.verifier))
+                and self.relation.verified(verifier, record.verifier)
+            ]
+
+    def _match_digests(
+        self, entries: Sequence[Entry], numbers: Sequence[int], found: list[list[tuple[int, Record]]]
+    ) -> None:
+        if not numbers:
+            return
+        file = self._needed(self._digest_file)
+        wanted = [int.from_bytes(tagged(entries[number].digest)) for number in numbers]
+        for number, bodies in zip(numbers, file.find(arrays.from_ints(wanted, DIGEST_BITS)), strict=True):
+            found[number] += [(0, self._codec.decode(body, has_fingerprint=False)) for body in bodies]
+
+    def records(self, keys: Keys) -> list[list[Record]]:
+        """The records under each fingerprint, lowest seq first.
+
+        Raises:
+            TableMismatch: the set is bare.
+        """
+        file = self._needed(self._record_file)
+        return [[self._codec.decode(body, has_fingerprint=True) for body in bodies] for bodies in file.find(keys)]
+
+    def _needed(self, file: RecordFile | None) -> RecordFile:
+        if file is None:
+            raise TableMismatch(f"{self.directory} holds fingerprints alone: nobody knows whose they are")
+        return file
+
+    def _numbers(self, found: Pairs) -> list[int]:
+        return arrays.to_ints(found.keys, self.relation.design.bits)
+
+    # Going through all ---------------------------------------------------------------------------------------------
+
+    def fingerprints(self) -> Iterator[Keys]:
+        """All fingerprints in the order of the first table, about a million at a time."""
+        part, table = self._parts[0]
+        for keys in table.chunks():
+            yield part.restored(keys)
+
+    def scan(self) -> Iterator[tuple[int | None, Record]]:
+        """Every record with its fingerprint, then those of short pages (None), each kind by its key, then by seq.
+
+        Raises:
+            TableMismatch: the set is bare.
+        """
+        bits = self.relation.design.bits
+        for key, body in self._needed(self._record_file).scan():
+            yield key_number(key, bits), self._codec.decode(body, has_fingerprint=True)
+        for _, body in self._needed(self._digest_file).scan():
+            yield None, self._codec.decode(body, has_fingerprint=False)
+
+
+def verifier_bytes(relation: Relation) -> int:
+    """Bytes of a stored verifier, its band keys included; 0 where the relation has none."""
+    return 0 if relation.verifier_reach is None else (relation.verifier_bits + BAND_BITS * relation.bands) // 8
+
+
+def _each_once(found: Pairs) -> Pairs:
+    """The pairs by query, then distance, then key; each once."""
+    if len(found) < 2:
+        return found
+    order = np.lexsort((*found.keys.T[::-1], found.distances, found.query))
+    query, keys, distances = found.query[order], found.keys[order], found.distances[order]
+    new = (query[1:] != query[:-1]) | (keys[1:] != keys[:-1]).any(axis=1)
+    first = np.concatenate(([True], new))
+    return Pairs(query[first], keys[first], distances[first])

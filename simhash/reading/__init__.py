@@ -1,0 +1,1 @@
+"""From a page's bytes to its main text: charset, what the markup would cost, extraction."""

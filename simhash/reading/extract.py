@@ -1,0 +1,132 @@
+"""HTML to the text that a page is compared by: its main content, without navigation and boilerplate.
+
+Each way to do that is a function from HTML to text in `EXTRACTORS`; a profile names one. Resiliparse's main content is
+the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of the time
+(docs/quality.md; `python -m benchmarks.extraction`).
+
+Parsers are given only what `check_markup` let pass, and only their text leaves this module: no NUL, no lone surrogate.
+"""
+
+import importlib
+import re
+from collections.abc import Callable
+from types import ModuleType
+
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLParserException, HTMLTree
+
+from simhash.errors import PageError, ProfileError
+from simhash.reading.markup import MarkupLimits, check_markup
+
+Extractor = Callable[[str], str]
+
+DEFAULT_LIMITS = MarkupLimits()
+
+# Below this, main content was not found (a list, a form), and all visible text says more.
+MIN_MAIN_CHARACTERS = 200
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# A paragraph shorter than this is as likely a menu or a caption.
+MIN_PARAGRAPH_CHARACTERS = 100
+
+
+def resiliparse_main(html: str) -> str:
+    """Resiliparse's main content; where that has fewer than 200 characters, all visible text if it has more."""
+    tree = HTMLTree.parse(html)
+    main = extract_plain_text(tree, main_content=True, alt_texts=False)
+    if len(main.strip()) >= MIN_MAIN_CHARACTERS:
+        return main
+    visible = extract_plain_text(tree, main_content=False, alt_texts=False)
+    return visible if len(visible.strip()) > len(main.strip()) else main
+
+
+def resiliparse_all(html: str) -> str:
+    """All visible text."""
+    return extract_plain_text(html, main_content=False, alt_texts=False)
+
+
+def lexbor_paragraphs(html: str) -> str:
+    """The paragraphs of 100 characters and more, by selectolax; without any, all text of the body."""
+    lexbor = _library("lexbor-paragraphs")
+    tree = lexbor.LexborHTMLParser(html)
+    texts = (" ".join(node.text().split()) for node in tree.css("p"))
+    paragraphs = [text for text in texts if len(text) >= MIN_PARAGRAPH_CHARACTERS]
+    if paragraphs:
+        return "\n".join(paragraphs)
+    tree.strip_tags(["script", "style", "noscript", "template"])
+    return tree.body.text(separator="\n", strip=True) if tree.body else ""
+
+
+def trafilatura(html: str) -> str:
+    """Trafilatura's main text, tuned for recall; comments belong to the frame."""
+    library = _library("trafilatura")
+    return library.extract(html, favor_recall=True, include_comments=False, include_tables=True) or ""
+
+
+def as_is(html: str) -> str:
+    """The input itself: for pages that are text already."""
+    return html
+
+
+EXTRACTORS: dict[str, Extractor] = {
+    "resiliparse-main": resiliparse_main,
+    "resiliparse-all": resiliparse_all,
+    "lexbor-paragraphs": lexbor_paragraphs,
+    "trafilatura": trafilatura,
+    "none": as_is,
+}
+_LIBRARIES = {"lexbor-paragraphs": ("selectolax.lexbor", "selectolax"), "trafilatura": ("trafilatura", "trafilatura")}
+"""Module and extra of those that are not installed with the package itself."""
+
+
+def require_extractor(name: str) -> None:
+    """Nothing, where there is an extractor of this name and its library is installed.
+
+    Raises:
+        ProfileError: otherwise.
+    """
+    if name not in EXTRACTORS:
+        raise ProfileError(f"no extractor {name!r}; there are {', '.join(EXTRACTORS)}")
+    if name in _LIBRARIES:
+        _library(name)
+
+
+def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
+    """The text of a page, encodable in UTF-8 and without NUL.
+
+    Args:
+        html: the page, decoded.
+        extractor: a name in `EXTRACTORS`.
+        limits: the costs of parsing beyond which a page is refused.
+
+    Raises:
+        PageError: stage "extract": a lone surrogate, or markup beyond a limit.
+        MemoryError: as the parser says when it can get no more.
+        ProfileError: no such extractor, or its library is not installed.
+    """
+    require_extractor(extractor)
+    _refuse_surrogates(html)
+    if extractor != "none":
+        check_markup(html, limits)
+    try:
+        text = EXTRACTORS[extractor](html.replace("\0", ""))
+    except HTMLParserException as error:
+        # Any text at all is HTML; the parser gives up only when it gets no more memory, and does not say so.
+        raise MemoryError(f"{extractor}: {error}") from error
+    return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
+
+
+def _refuse_surrogates(html: str) -> None:
+    """JSON can carry half of a character pair; no parser takes it and no hash could be had of it."""
+    if surrogate := _LONE_SURROGATE.search(html):
+        where = surrogate.start()
+        raise PageError("extract", f"lone surrogate U+{ord(html[where]):04X} at character {where} of {len(html)}")
+
+
+def _library(extractor: str) -> ModuleType:
+    module, extra = _LIBRARIES[extractor]
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ProfileError(
+            f"extractor {extractor} needs a library that is not installed: pip install 'simhash-dedup[{extra}]'"
+        ) from error

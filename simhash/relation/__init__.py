@@ -1,0 +1,1 @@
+"""Which two pages match: distances, and the permutation tables."""

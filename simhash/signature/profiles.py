@@ -1,0 +1,380 @@
+"""Profiles: the full recipe from a page's text to its signature, as data, under a short name and a version.
+
+An index stores the recipe of its profile; equal recipes give equal signatures, on any machine. Changing
+anything in a recipe means a new version. Nothing here depends on anything but the arguments, and on the tables of
+Unicode that Python brings, which decide forms and kinds of characters (3.11 and 3.14 differ in 4,670): their version is
+part of a recipe. One that names none has that of Python 3.11, which made all fingerprints before it was named.
+
+What the features of a text are is said in `features`, `keywords` and `shingles`; how they become bits in
+`fingerprint`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from simhash import native
+from simhash.errors import ProfileError
+from simhash.features.hashes import Hash, wide_enough
+from simhash.features.keywords import Keywords
+from simhash.features.schemes import (
+    FOLDED,
+    CharacterGrams,
+    Normalisation,
+    PairHashes,
+    ScriptRuns,
+    TokenPairs,
+    Words,
+    normalised_parts,
+)
+from simhash.features.segment import pieces
+from simhash.features.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
+from simhash.signature.counting import GramMinima, GramSet, HashCounts, TextDigest
+from simhash.signature.fingerprint import Weighing, bit_sums, fingerprint, from_sums, simhash
+from simhash.signature.minhash import MinHashSketch
+
+SHINGLE_VERIFIER_BITS = 64
+UNNAMED_UNICODE = "14.0.0"
+"""Of recipes that name no version of Unicode: Python 3.11's."""
+
+Scheme = TokenPairs | ScriptRuns | Words | CharacterGrams | Keywords
+Weighting = Literal["one", "count", "score"]
+Rounding = Literal["none", "up", "nearest"]
+_Rounds = Callable[[Weighing], Weighing]
+_ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
+
+
+class Signature(NamedTuple):
+    """What a page is recognised by.
+
+    Attributes:
+        fingerprint: the gate's simhash, or None: too little for near matching, only the digest may match.
+        verifier: the second fingerprint, its band keys behind it, or None where the profile has none or `fingerprint`
+            is None.
+        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes where the
+            text is empty; 32 hexadecimal digits.
+        features: how many features the text has, each as often as it occurs (keywords: once each).
+    """
+
+    fingerprint: int | None
+    verifier: int | None
+    digest: str
+    features: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weight of a feature: 1 ("one"), its count or its scheme's score (keywords); at most `cap`."""
+
+    by: Weighting = "count"
+    cap: int | None = None
+    rounding: Rounding = "none"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("one", "count", "score") or self.rounding not in _ROUND:
+            raise ProfileError(f"no such weights: {self.by}, rounding {self.rounding}")
+        if self.cap is not None and self.cap < 1:
+            raise ProfileError(f"a cap must be at least 1, not {self.cap}")
+
+    @property
+    def most(self) -> int | None:
+        """The count from which on a feature weighs no more; None: there is none."""
+        return 1 if self.by == "one" else self.cap
+
+    def of(self, values: Weighing) -> Weighing:
+        """Weights of features with these counts or scores; same shape."""
+        if self.by == "one":
+            return np.ones_like(values)
+        weights = _ROUND[self.rounding](values)
+        return weights if self.cap is None else np.minimum(weights, self.cap)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A recipe.
+
+    Two texts match when the gate's fingerprints differ in at most `reach` bits and the verifiers in at most
+    `verifier_reach`; within `k` bits the index finds every match.
+
+    Raises:
+        ProfileError: the parts do not go together.
+    """
+
+    name: str
+    version: int
+    features: Scheme
+    weights: Weights
+    extractor: str = "resiliparse-main"
+    normalisation: Normalisation = "nfkc-casefold"
+    hash: str | Hash = "xxh3_64"
+    bits: int = 64
+    zero_sum: int = 0
+    k: int = 3
+    reach: int = 3
+    verifier: MinHashSketch | TokenShingles | None = None
+    verifier_reach: int | None = None
+    min_features: int = 1
+    _hash: Hash = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", wide_enough(self.hash, self.bits))
+        for wrong, message in self._faults():
+            if wrong:
+                raise ProfileError(f"profile {self.name}: {message}")
+
+    def _faults(self) -> Iterator[tuple[bool, str]]:
+        hashed = isinstance(self.features, TokenPairs) and (self._hash.name != TOKEN_HASH.name or self.bits > 64)
+        yield hashed, f"token pairs are hashes of {TOKEN_HASH.name}, 64 bits at most"
+        unordered = not 0 <= self.k <= self.reach < self.bits
+        yield unordered, f"needs 0 <= k ({self.k}) <= reach ({self.reach}) < bits ({self.bits})"
+        yield self.zero_sum not in (0, 1), f"a zero sum gives 0 or 1, not {self.zero_sum}"
+        yield self.min_features < 1, f"min_features is at least 1, not {self.min_features}"
+        yield (self.verifier is None) != (self.verifier_reach is None), "a verifier needs a reach"
+        scored = isinstance(self.features, Keywords)
+        yield scored and self.weights.by == "count", "keywords have scores, not counts"
+        yield not scored and self.weights.by == "score", "only keywords have scores"
+
+    def signature(self, text: str, raw: bytes) -> Signature:
+        """Signature of a page.
+
+        Args:
+            text: its main text, any string.
+            raw: the page's bytes, used only where the normalised text is empty.
+        """
+        if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
+            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
+        return self.signature_in_numpy(text, raw)
+
+    def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
+        """The same without the native kernel, of any recipe."""
+        reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
+        for part in normalised_parts(text):
+            reading.add(part)
+        tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
+        digest, verifier = _tagged(reading.digest.hex(), raw), reading.verifier()
+        gate = self._gate(tally)
+        if tally.distinct < self.min_features or gate is None or (self.verifier and verifier is None):
+            return Signature(None, None, digest, tally.total)
+        return Signature(gate, verifier, digest, tally.total)
+
+    def signature_of_html(self, html: str, raw: bytes) -> Signature:
+        """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
+        from simhash.reading.extract import extract_text  # parsers of HTML load only where there is HTML
+
+        return self.signature(extract_text(html, self.extractor), raw)
+
+    @property
+    def for_kernel(self) -> bool:
+        """Whether the native kernel, where it is in use, makes the signatures."""
+        return self._kernel_recipe is not None
+
+    @property
+    def verifier_bits(self) -> int:
+        """Width of the verifier proper."""
+        return self.verifier.bins if isinstance(self.verifier, MinHashSketch) else SHINGLE_VERIFIER_BITS
+
+    @property
+    def bands(self) -> int:
+        """Number of band keys behind the verifier."""
+        return self.verifier.bands if isinstance(self.verifier, MinHashSketch) else 0
+
+    def fingerprint_of_bag(self, bag: Mapping[str, float]) -> int | None:
+        """Fingerprint of features that somebody else has weighted; None for an empty bag."""
+        return fingerprint(bag, self._hash, self.bits, self.zero_sum)
+
+    def recipe(self) -> dict[str, object]:
+        """Everything that decides a signature, for JSON; equal recipes are the same profile."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        unicode = unicodedata.unidata_version
+        named = {} if unicode == UNNAMED_UNICODE else {"unicode": unicode}
+        return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name} | named
+
+    @cached_property
+    def _kernel_recipe(self) -> native.Recipe | None:
+        """What the native kernel has to know of this profile, None for a recipe that it does not implement."""
+        sketch, streamed = self.verifier, isinstance(self._streamed(), TokenPairs)
+        if not (streamed and isinstance(sketch, MinHashSketch)):
+            return None
+        shape = (sketch.n, sketch.bins, sketch.bands, sketch.rows)
+        return native.Recipe(self.bits, bool(self.zero_sum), self.weights.most, self.min_features, *shape)
+
+    def _streamed(self) -> TokenPairs | ScriptRuns | None:
+        """The scheme, if its features can be taken part by part from the text that the verifier reads."""
+        if isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation == FOLDED:
+            return self.features
+        return None
+
+    def _tally_of_whole(self, text: str) -> _Tally:
+        body = "".join(normalised_parts(text, self.normalisation))
+        if isinstance(self.features, Keywords):
+            scores = self.features(body)
+            values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
+            return _Tally([(self._hash.words(scores), values)], len(scores))
+        if isinstance(self.features, TokenPairs):
+            reading = _Reading(self.features, self._hash, None, self.weights.most)
+            reading.add(body)
+            return reading.tally()
+        counts = HashCounts(self.weights.most)
+        for features in self.features(body):
+            counts.add(self._hash.words(features))
+        return _Tally.of(counts)
+
+    def _gate(self, tally: _Tally) -> int | None:
+        if not tally.parts:
+            return None
+        if len(tally.parts) > 1:  # of counts alone: whole numbers, whose sums may be added up
+            parts = ((hashes, values.astype(np.int64)) for hashes, values in tally.parts)
+            sums = [bit_sums(hashes, self.weights.of(values), self.bits) for hashes, values in parts]
+            return from_sums(np.sum(sums, axis=0), self.zero_sum)
+        hashes, values = tally.parts[0]
+        weights = self.weights.of(values)
+        return simhash(hashes, weights, self.bits, self.zero_sum) if weights.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """Distinct features: hashes (n,) or (n, words) and counts or scores (n,), in parts; and the total number."""
+
+    parts: Sequence[tuple[NDArray[np.uint64], Weighing]]
+    total: int
+
+    @classmethod
+    def of(cls, counts: HashCounts) -> _Tally:
+        """The tally of what was counted."""
+        return cls(counts.counted(), counts.total)
+
+    @property
+    def distinct(self) -> int:
+        """How many different features there are."""
+        return sum(len(hashes) for hashes, _ in self.parts)
+
+
+class _Reading:
+    """One pass over the parts of a normalised text: digest, verifier and, with a scheme, the gate."""
+
+    def __init__(
+        self,
+        scheme: TokenPairs | ScriptRuns | None,
+        hash_: Hash,
+        verifier: MinHashSketch | TokenShingles | None,
+        cap: int | None,
+    ) -> None:
+        self.digest = TextDigest()
+        self._runs = scheme if isinstance(scheme, ScriptRuns) else None
+        self._pairs = PairHashes() if isinstance(scheme, TokenPairs) else None
+        self._hash = hash_
+        self._counts = HashCounts(cap)
+        self._minima = GramMinima(verifier) if isinstance(verifier, MinHashSketch) else None
+        self._grams = GramSet(verifier.n) if isinstance(verifier, TokenShingles) else None
+
+    def add(self, part: str) -> None:
+        """Go on with this part."""
+        self.digest.add(part)
+        for piece in pieces(part):
+            if self._runs:
+                self._counts.add(self._hash.words(self._runs.of_piece(piece)))
+            if self._pairs or self._minima or self._grams:
+                self._take(tokens_of(piece))
+
+    def _take(self, tokens: Tokens) -> None:
+        if self._pairs:
+            self._counts.add(self._pairs.add(tokens))
+        if self._minima:
+            self._minima.add(tokens.hashes)
+        if self._grams:
+            self._grams.add(tokens.hashes)
+
+    def tally(self) -> _Tally:
+        """The gate's features; once, at the end."""
+        if self._pairs:
+            self._counts.add(self._pairs.rest())
+        return _Tally.of(self._counts)
+
+    def verifier(self) -> int | None:
+        """The verifier, None without one or without tokens."""
+        if self._minima:
+            return self._minima.sketch()
+        grams = self._grams.hashes() if self._grams else None
+        if grams is None or not len(grams):
+            return None
+        return simhash(grams, np.ones(len(grams)), SHINGLE_VERIFIER_BITS)
+
+
+def _tagged(digest: str | None, raw: bytes) -> str:
+    return f"raw:{xxhash.xxh3_128_hexdigest(raw)}" if digest is None else f"text:{digest}"
+
+
+def _plain(value: object) -> object:
+    """A part of a recipe as JSON has it: an object with its class's name, a list for a tuple."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {"is": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return value
+
+
+DEFAULT = Profile(
+    name="default",
+    version=1,
+    features=TokenPairs(),
+    weights=Weights("count", cap=8),
+    reach=12,
+    verifier=MinHashSketch(n=5, bins=128, bands=3, rows=4),
+    verifier_reach=20,
+    min_features=10,
+)
+"""What ships. A wide gate is a sieve; the MinHash verifier decides, and the bands find what the prefixes miss. The
+figures that chose it, and what was tried beside it, stand in docs/quality.md."""
+
+SEGMENTED = Profile(
+    name="segmented",
+    version=1,
+    features=ScriptRuns(),
+    weights=Weights("count", cap=16),
+    reach=6,
+    verifier=TokenShingles(5),
+    verifier_reach=14,
+    min_features=64,
+)
+"""Words by jieba, and a second simhash as verifier: two fingerprints of 64 bits and nothing else."""
+
+JIEBA_KEYWORDS = Profile(
+    name="jieba-keywords",
+    version=1,
+    features=Keywords("tfidf", top=20),
+    weights=Weights("score"),
+    normalisation="none",
+)
+"""The usual tutorial's way: jieba's 20 best TF-IDF keywords with their scores, Hamming distance at most 3."""
+
+TUTORIAL = Profile(
+    name="jieba-tutorial",
+    version=1,
+    features=Keywords("tfidf", top=10, cut_joined_by="|"),
+    weights=Weights("score", rounding="up"),
+    normalisation="none",
+    hash="string_128",
+)
+"""After the published Python tutorial: cut and joined by "|", top 10, low 64 bits of the 128-bit string hash.
+
+Weights are rounded up to whole numbers: rounded down, most are 0 and with them the fingerprint of every
+short text.
+"""
+
+_BY_NAME = {profile.name: profile for profile in (DEFAULT, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)}
+PROFILES = tuple(_BY_NAME)
+
+
+def profile(name: str) -> Profile:
+    """Return the profile of that name; raises ProfileError if there is none."""
+    if name not in _BY_NAME:
+        raise ProfileError(f"no profile is named {name!r}; there are {', '.join(PROFILES)}")
+    return _BY_NAME[name]

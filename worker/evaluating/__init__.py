@@ -1,0 +1,1 @@
+"""What evaluate reads, runs and draws."""

@@ -1,0 +1,236 @@
+"""A profile assessed on a corpus: which rules are tried, and what comes out, as values and as JSON.
+
+    profile     the profile as the index answers for it: gate, verifier and bands through the tables
+    plain       fingerprints within k bits and nothing else, through tables that find all of those
+    verified    within k bits with the profile's verifier and bands, through the same tables
+    lcs         the profile's tables and reach, but longest common substrings in place of its verifier
+
+Beside what the index answers stands `raw`: the same distances with every pair compared, tables or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simhash.evaluation import (
+    Band,
+    Figures,
+    Found,
+    Histograms,
+    KnownPairs,
+    Reading,
+    Rule,
+    SignatureTable,
+    by_reading,
+    figures_by_language,
+    histograms,
+    recall_by_length,
+    search,
+)
+from simhash.index import Relation
+from simhash.relation.tables import Design
+from simhash.signature.profiles import Profile
+from worker.evaluating.reading import Fingerprinted
+
+SHARE_STEPS = 20
+
+DEFINITIONS = {
+    "recall_080": "found positives / positives; positive: Jaccard >= 0.8 or labelled duplicate, exact copies apart",
+    "recall_090": "the same for positives of Jaccard >= 0.9",
+    "precision": "found positives / (found positives + false_pairs); pairs of Jaccard 0.5 to 0.8 are not scored",
+    "false_pairs": "found pairs of Jaccard < 0.5 or labelled different, counted over all pairs of the set",
+    "exact": "Jaccard 1 or the same digest of the normalised text; in none of the other figures",
+    "language": "of both pages of a pair; mixed: of two languages",
+    "raw": "the same figures when every pair is compared, instead of those that meet in the index's tables",
+    "rule": "profile: as shipped; plain: within k bits only; verified: within k bits, and verifier; lcs: longest "
+    "common substring as verifier",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Figures of one rule; `raw` is empty where it would be the same."""
+
+    rule: str
+    k: int
+    reach: int
+    verifier_reach: int | None
+    design: str
+    answered: Mapping[str, Figures]
+    raw: Mapping[str, Figures]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How the corpus was read, and pages/s of one process."""
+
+    pages: int
+    rejected: int
+    first_rejection: str
+    without_fingerprint: int
+    html_to_fingerprint: float
+    text_to_fingerprint: float
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """Everything found out about one profile; the first result is the profile as shipped."""
+
+    profile: Profile
+    speed: Speed
+    results: list[Result]
+    histograms: Histograms
+    lengths: list[Band]
+    shares: NDArray[np.int64] | None = None
+
+    @property
+    def shipped(self) -> Result:
+        """The profile as it ships."""
+        return self.results[0]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A rule to be tried: what the index of these tables answers, and every pair compared."""
+
+    name: str
+    k: int
+    answered: Rule
+
+    @property
+    def rules(self) -> tuple[Rule, Rule]:
+        return self.answered, replace(self.answered, design=None)
+
+
+def relation_of(profile: Profile, design: Design) -> Relation:
+    """The relation of an index for this profile."""
+    return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A fingerprinted corpus with what is known of its pairs."""
+
+    profile: Profile
+    design: Design
+    made: Fingerprinted
+    known: KnownPairs
+    languages: Sequence[str]
+
+    def table(self) -> SignatureTable:
+        """The signatures in columns."""
+        profile = self.profile
+        return SignatureTable.of(self.made.signatures, profile.bits, profile.verifier_bits, profile.bands)
+
+    def figures(self, found: Found) -> dict[str, Figures]:
+        """Figures of found pairs, by language."""
+        return figures_by_language(found, self.known, self.languages)
+
+    def candidates(self) -> Found:
+        """Pairs that meet in the tables within the profile's reach, verifier or not."""
+        rule = replace(Rule.of(relation_of(self.profile, self.design)), verifier_reach=None)
+        return search(self.table(), [rule]).found[0]
+
+
+def assess(bench: Bench, ks: Sequence[int], designs: Mapping[int, Design]) -> Assessment:
+    """The profile as shipped, and at each k; `designs` are the tables for each k."""
+    trials = list(_trials(bench, ks, designs))
+    table = bench.table()
+    searched = search(table, [rule for trial in trials for rule in trial.rules])
+    pairs = zip(searched.found[::2], searched.found[1::2], strict=True)
+    results = [_result(trial, bench, *found) for trial, found in zip(trials, pairs, strict=True)]
+    lengths = recall_by_length(searched.found[0], bench.known, [s.features for s in bench.made.signatures])
+    return Assessment(bench.profile, _speed(bench.made), results, histograms(table, bench.known, searched), lengths)
+
+
+def with_common_substrings(
+    found: Assessment, bench: Bench, candidates: Found, shares: Sequence[float], least: float
+) -> Assessment:
+    """The assessment and the rule `lcs`: candidates whose longest common substring is at least `least` of a page."""
+    share = np.array(shares, dtype=float)
+    shipped = found.shipped
+    figures = bench.figures(candidates.only(share >= least))
+    result = Result("lcs", shipped.k, shipped.reach, None, shipped.design, figures, {})
+    step = np.minimum((share * SHARE_STEPS).astype(np.int64), SHARE_STEPS - 1)
+    counted = by_reading(candidates, bench.known, step, SHARE_STEPS)
+    return replace(found, results=[*found.results, result], shares=counted)
+
+
+def _trials(bench: Bench, ks: Sequence[int], designs: Mapping[int, Design]) -> Iterator[_Trial]:
+    profile = bench.profile
+    yield _Trial("profile", profile.k, Rule.of(relation_of(profile, bench.design)))
+    for k in ks:
+        yield _Trial("plain", k, Rule(k, None, designs[k]))
+        if profile.verifier_reach is not None:
+            yield _Trial("verified", k, Rule(k, profile.verifier_reach, designs[k], profile.bands > 0))
+
+
+def _result(trial: _Trial, bench: Bench, answered: Found, raw: Found) -> Result:
+    rule = trial.answered
+    design = rule.design.name if rule.design else ""
+    return Result(
+        trial.name, trial.k, rule.reach, rule.verifier_reach, design, bench.figures(answered), bench.figures(raw)
+    )
+
+
+def _speed(made: Fingerprinted) -> Speed:
+    pages = len(made.signatures) - made.rejected
+    both = made.extract_seconds + made.fingerprint_seconds
+    return Speed(
+        pages=len(made.signatures),
+        rejected=made.rejected,
+        first_rejection=made.first_rejection,
+        without_fingerprint=sum(s.fingerprint is None for s in made.signatures),
+        html_to_fingerprint=pages / both if both else 0.0,
+        text_to_fingerprint=pages / made.fingerprint_seconds if made.fingerprint_seconds else 0.0,
+    )
+
+
+def as_json(assessments: Sequence[Assessment], corpus: Mapping[str, object]) -> dict[str, object]:
+    """All of it for JSON: `results` has one object for each profile, rule, k and language."""
+    return {
+        "corpus": dict(corpus),
+        "definitions": DEFINITIONS,
+        "profiles": [_profile_as_json(each) for each in assessments],
+        "results": [row for each in assessments for result in each.results for row in _rows(each.profile, result)],
+    }
+
+
+def _profile_as_json(found: Assessment) -> dict[str, object]:
+    return {
+        "profile": found.profile.name,
+        "recipe": found.profile.recipe(),
+        "speed": asdict(found.speed),
+        "gate_distances": _by_reading(found.histograms.gate),
+        "verifier_distances": _by_reading(found.histograms.verifier),
+        "common_substring_shares": {} if found.shares is None else _by_reading(found.shares),
+        "lengths": [asdict(band) | {"recall": band.recall} for band in found.lengths],
+    }
+
+
+def _rows(profile: Profile, result: Result) -> Iterator[dict[str, object]]:
+    for language, figures in result.answered.items():
+        row: dict[str, object] = {
+            "profile": profile.name,
+            "rule": result.rule,
+            "k": result.k,
+            "reach": result.reach,
+            "verifier_reach": result.verifier_reach,
+            "design": result.design,
+            "language": language,
+        }
+        raw = result.raw.get(language)
+        yield row | _figures_as_json(figures) | {"raw": raw and _figures_as_json(raw)}
+
+
+def _figures_as_json(figures: Figures) -> dict[str, object]:
+    bands = [asdict(band) | {"recall": band.recall} for band in figures.bands]
+    return asdict(figures) | {"bands": bands}
+
+
+def _by_reading(counted: NDArray[np.int64]) -> dict[str, list[int]]:
+    return {reading.name.lower(): counted[reading].tolist() for reading in Reading}

@@ -1,0 +1,1 @@
+"""The judgement of the stream over files, with nothing to start."""

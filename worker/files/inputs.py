@@ -1,0 +1,307 @@
+"""Files as input: JSONL (plain, .gz, .zst), WARC, HTML and directories of it, standard input; each a stream of records.
+
+A file's records are named by the digest of its path and content, and by their number: the same file read again gives
+the same observations, so a second run over it with the same index gives the same verdicts.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import xxhash
+
+from simhash.errors import PageError
+from worker import compression
+from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
+from worker.errors import InputError
+from worker.files.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
+from worker.judging.judge import Rejected, rejected
+from worker.records.page import largest_record
+from worker.records.passing import Page, RawRecord, Source
+
+Record = RawRecord | Rejected
+HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
+CHUNK_BYTES = 1 << 20
+STANDARD_INPUT = 0
+
+
+@dataclass
+class Input:
+    """One input: where it is, how much of it there is, and its records.
+
+    Attributes:
+        total: bytes to read in all; None when that is not known (standard input).
+        done: bytes read so far, in the same count.
+        skipped: records of a WARC that are no pages (images, requests).
+    """
+
+    name: str
+    total: int | None
+    records: Callable[[], Iterator[Record]]
+    done: Callable[[], int]
+    skipped: int = 0
+
+
+def open_inputs(names: Sequence[str], largest_page: int, spool: bool) -> tuple[list[Input], list[str]]:
+    """The inputs of these names, each file once; and the names of what was given again, directly or in a directory.
+
+    A file that is read again would be a replay of itself: its pages would get the verdicts that they have.
+
+    Raises:
+        InputError: as `open_input`.
+    """
+    taken = _Taken()
+    inputs = [open_input(name, largest_page, spool, taken) for name in names if name != "-" or taken.first(name)]
+    return inputs, taken.again
+
+
+class _Taken:
+    """Which files are inputs by now."""
+
+    def __init__(self) -> None:
+        self.again: list[str] = []
+        self._paths: set[str] = set()
+
+    def first(self, name: str) -> bool:
+        """Whether this file was not given before, under whatever name."""
+        path = name if name == "-" else os.path.realpath(name)
+        if path in self._paths:
+            self.again.append(name)
+            return False
+        self._paths.add(path)
+        return True
+
+
+def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None = None) -> Input:
+    """The input called `name`: a path, or "-" for standard input.
+
+    Args:
+        largest_page: what is longer than a page of so many bytes can need is refused without being kept in memory.
+        spool: copy standard input to a temporary file first, so that its content can name its records; needed when
+            the index outlives the run.
+        taken: the files of other inputs, which are left out of this one.
+
+    Raises:
+        InputError: there is no such input, or it is of no kind that is known.
+    """
+    if name == "-":
+        return _standard_input(largest_record(largest_page), spool)
+    taken = taken or _Taken()
+    path = Path(name)
+    if path.is_dir():
+        return _directory(path, largest_page, taken)
+    if not path.exists():
+        raise InputError(f"{name}: no such file or directory")
+    if not path.is_file():
+        raise InputError(f"{name} is no regular file: pipe it into standard input (-)")
+    if not taken.first(name):
+        return _pages(name, [], largest_page)
+    if path.suffix.lower() in HTML_SUFFIXES:
+        return _pages(name, [path], largest_page)
+    if path.name.lower().endswith(WARC_SUFFIXES):
+        return _warc(path, largest_page)
+    _check_kind(path)
+    return _jsonl(path, largest_record(largest_page))
+
+
+def _check_kind(path: Path) -> None:
+    """A name that says nothing needs a content that does: a line of JSON to begin with."""
+    bare = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    if bare.suffix.lower() in JSON_SUFFIXES:
+        return
+    with _reading(path), path.open("rb", buffering=0) as file, decompressed(file, _promised(path)) as content:
+        start = content.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start and not start.startswith(b"{"):
+        known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, *HTML_SUFFIXES])
+        raise InputError(f"{path}: neither its name ({known}) nor its content says that it holds pages")
+
+
+def _standard_input(line_limit: int, spool: bool) -> Input:
+    # Not sys.stdin: its buffer is locked by a read under way, which must not keep a stopped run from ending.
+    with _reading("standard input"):
+        stream = _Counted(io.FileIO(STANDARD_INPUT, closefd=False))
+    if not spool:
+        topic = _topic("-", b"")
+
+        def records() -> Iterator[Record]:
+            with _reading("standard input"):
+                yield from _lines(decompressed(stream), topic, line_limit)
+
+        return Input("-", None, records, lambda: stream.count)
+    with _reading("standard input"):
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 - without a name, so gone with the process however that ends
+        shutil.copyfileobj(stream, kept, CHUNK_BYTES)
+        kept.flush()
+        again = _Counted(io.FileIO(os.dup(kept.fileno())))
+    return _jsonl_in(again, "-", "-", kept.tell(), line_limit)
+
+
+def _jsonl(path: Path, line_limit: int) -> Input:
+    return _jsonl_in(_Counted(_opened(path)), str(path), os.path.abspath(path), path.stat().st_size, line_limit)
+
+
+def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: int) -> Input:
+    """A file that can be read twice: to name it by its content, and for its records."""
+
+    def records() -> Iterator[Record]:
+        with _reading(name):
+            topic = _topic(place, stream.digest())
+            yield from _lines(decompressed(stream, _promised(Path(name))), topic, line_limit)
+
+    return Input(name, size, records, lambda: stream.count)
+
+
+def _warc(path: Path, largest_page: int) -> Input:
+    stream = _Counted(_opened(path))
+
+    def records() -> Iterator[Record]:
+        with _reading(path):
+            topic = _topic(os.path.abspath(path), stream.digest())
+            content = decompressed(stream, _promised(path))
+            for number, record in enumerate(warc_records(content, largest_page + MAX_HEAD_BYTES)):
+                found = _in_warc(record, Source(topic, 0, number, None), largest_page)
+                if found is None:
+                    made.skipped += 1
+                else:
+                    yield found
+
+    made = Input(str(path), path.stat().st_size, records, lambda: stream.count)
+    return made
+
+
+def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | None:
+    try:
+        page = page_of(record, largest_page)
+    except PageError as error:
+        return rejected(source, error)
+    return None if page is None else RawRecord(source, None, page.raw, page)
+
+
+def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
+    with _reading(path):
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
+    if not files:
+        raise InputError(f"{path}: no file in this directory ends in {', '.join(HTML_SUFFIXES)}")
+    return _pages(str(path), [file for file in files if taken.first(str(file))], largest_page)
+
+
+def _pages(name: str, files: Sequence[Path], largest_page: int) -> Input:
+    """Files that are a page each; one that cannot be read is rejected like a page that cannot be."""
+    sizes = [_size(file) for file in files]
+    read = 0
+
+    def records() -> Iterator[Record]:
+        nonlocal read
+        for file, size in zip(files, sizes, strict=True):
+            yield _page_in(file, largest_page)
+            read += size
+
+    return Input(name, sum(sizes), records, lambda: read)
+
+
+def _page_in(file: Path, largest_page: int) -> Record:
+    path = os.path.abspath(file)
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise OSError(f"{file} is no regular file")
+        with file.open("rb") as opened:
+            content = opened.read(largest_page + 1)
+            size = os.fstat(opened.fileno()).st_size
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        return rejected(Source(_topic(path, b""), 0, 0, None), PageError("decode", message))
+    topic = _topic(path, xxhash.xxh3_128_digest(content))
+    if len(content) > largest_page:
+        message = f"{path} has {size:,} bytes, more than max_page_bytes = {largest_page:,}"
+        return rejected(Source(topic, 0, 0, None), PageError("decode", message))
+    return RawRecord(Source(topic, 0, 0, None), None, content, Page(Path(path).as_uri(), content, is_html=True))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _lines(stream: IO[bytes], topic: str, limit: int) -> Iterator[Record]:
+    number = 0
+    while line := stream.readline(limit + 1):
+        source = Source(topic, 0, number, None)
+        number += 1
+        if len(line) > limit and not line.endswith(b"\n"):
+            size = len(line) + _skip_line(stream)
+            message = f"the line has {size:,} bytes, more than {limit:,} (max_page_bytes and its escapes)"
+            yield rejected(source, PageError("decode", message))
+        elif line.strip():
+            yield RawRecord(source, None, line)
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    skipped = 0
+    while chunk := stream.readline(CHUNK_BYTES):
+        skipped += len(chunk)
+        if chunk.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _promised(path: Path) -> bytes:
+    """The first bytes that a file of this name has."""
+    return COMPRESSED.get(path.suffix.lower(), b"")
+
+
+@contextmanager
+def _reading(name: object) -> Iterator[None]:
+    """Say of which file a read failed."""
+    try:
+        yield
+    except (*compression.ERRORS, InputError) as error:
+        raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _opened(path: Path) -> io.FileIO:
+    with _reading(path):
+        return io.FileIO(path)
+
+
+def _topic(path: str, content: bytes) -> str:
+    """What stands in place of a topic for a file."""
+    return "file:" + xxhash.xxh3_128_hexdigest(path.encode("utf-8", "surrogateescape") + b"\0" + content)
+
+
+class _Counted(io.RawIOBase):
+    """A file that knows how much of it was read, for the progress bar; a slow pipe is passed on as it comes."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def digest(self) -> bytes:
+        """Of all that is in it; for a file that can be read again, and before it is read."""
+        digest = xxhash.xxh3_128()
+        self._stream.seek(0)
+        while chunk := self._stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+        self._stream.seek(0)
+        return digest.digest()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        read = self._stream.readinto(buffer) or 0
+        self.count += read
+        return read

@@ -1,0 +1,1 @@
+"""The index that the settings name, and where it runs."""

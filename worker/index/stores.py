@@ -1,0 +1,197 @@
+"""The index that the settings name: profile, design and connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
+from simhash.index import Relation, Retention
+from simhash.index.redis.epochs import Durability
+from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.layout import meta_key
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.filling import Store
+from simhash.index.redis.operators.transfer import opened_for_import
+from simhash.index.redis.server import encoding_advice
+from simhash.index.rows import IndexRow
+from simhash.reading.extract import require_extractor
+from simhash.relation.tables import Design
+from simhash.relation.tables import design as find_design
+from simhash.signature.profile_file import SUFFIX, read_profile
+from simhash.signature.profiles import Profile
+from simhash.signature.profiles import profile as find_profile
+from worker.errors import SettingsError
+from worker.index.archive import TableBase
+from worker.index.designs import automatic_design, design_for
+from worker.index.redis_url import CLUSTER_SCHEME
+from worker.index.sentinel import SENTINEL_SCHEMES, sentinel_client
+from worker.index.slot import slot_client
+from worker.settings import Settings, masked_url
+
+log = logging.getLogger(__name__)
+
+RETRIES = 2
+
+
+def configured_profile(settings: Settings) -> Profile:
+    """The profile that the settings name, or whose file they name.
+
+    Raises:
+        SettingsError: there is none of that name, the file says nothing that can be, or its extractor is not installed.
+    """
+    try:
+        name = settings.profile
+        profile = read_profile(Path(name)) if name.endswith(SUFFIX) else find_profile(name)
+        require_extractor(profile.extractor)
+        return profile
+    except ProfileError as error:
+        raise SettingsError(f"profile: {error}") from error
+
+
+def configured_design(settings: Settings, profile: Profile) -> Design:
+    """The permutation design for a new index.
+
+    Raises:
+        SettingsError: no such design, or one that does not reach the profile's k.
+    """
+    name = settings.design
+    try:
+        if name == "auto":
+            return automatic_design(profile.k, profile.bits, settings.documents)
+        design = find_design(name, profile.bits)
+    except DesignError as error:
+        raise SettingsError(f"design: {error}") from error
+    if design.k < profile.k:
+        fitting = design_for(profile.k, profile.bits).name
+        raise SettingsError(
+            f"design: {name} guarantees {design.k} bits, profile {profile.name} needs {profile.k}: {fitting} does, "
+            "and auto chooses it"
+        )
+    return design
+
+
+def configured_relation(settings: Settings, profile: Profile) -> Relation:
+    """Which pages match in a new index.
+
+    Raises:
+        SettingsError: see `configured_design`.
+    """
+    design = configured_design(settings, profile)
+    return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client of the configured Redis: of a cluster, the primary that holds the index. It connects at its first
+    command.
+
+    Raises:
+        SettingsError: the URL is none.
+    """
+    url = settings.redis_url.get_secret_value()
+    options: dict[str, Any] = {
+        "socket_timeout": settings.redis_timeout,
+        "socket_connect_timeout": settings.redis_timeout,
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), RETRIES),
+    }
+    if not url.startswith("unix://"):
+        options["socket_keepalive"] = True
+    try:
+        if url.startswith(SENTINEL_SCHEMES):
+            return sentinel_client(url, options)
+        if CLUSTER_SCHEME in url.partition("://")[0]:
+            return slot_client(url, meta_key(settings.index_name), options)
+        return redis.Redis.from_url(url, **options)
+    except ValueError as error:
+        # Not the error's text: it may quote a part of the password.
+        raise SettingsError(f"redis_url: {masked_url(url)} is no URL that Redis' client understands") from error
+
+
+Patience = Callable[[BaseDiffers], bool]
+"""Asked when the index is judged beside another base than ours: whether to look again (it takes its time to say so)."""
+
+
+def connected_index(
+    settings: Settings,
+    profile: Profile,
+    client: redis.Redis | None = None,
+    *,
+    patience: Patience = lambda _: False,
+) -> RedisIndex:
+    """Open, or create, the configured index.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.redis.opening.open_index`.
+    """
+    index = _opened(settings, profile, client)
+    if settings.base is not None:
+        _judge_beside(settings.base, index, patience)
+    elif generation := index.base():
+        raise IndexMismatch(f"index {settings.index_name} is judged beside base {generation}: name it by `base`")
+    return index
+
+
+def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) -> RedisIndex:
+    wanted = (settings.index_name, profile.recipe(), configured_relation(settings, profile), settings.documents)
+    kept, adopt, durable = retention(settings), settings.design == "auto", durability(settings)
+    client = client or connect(settings)
+    index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable)
+    for advice in encoding_advice(client):
+        log.warning("Redis: %s", advice)
+    return index
+
+
+def _judge_beside(place: Path, index: RedisIndex, patience: Patience) -> None:
+    while True:
+        try:
+            return index.judge_beside(_base(place, index))
+        except BaseDiffers as error:
+            if not patience(error):
+                raise
+
+
+def _base(place: Path, index: RedisIndex) -> TableBase:
+    try:
+        return TableBase(place, index.spec.profile, index.spec.relation)
+    except TableFault as error:
+        raise IndexMisconfigured(f"base: {error}") from error
+    except OSError as error:
+        raise IndexMisconfigured(f"base: {error.filename or place}: {error.strerror}") from error
+
+
+def found_index(settings: Settings, writes: bool = False) -> RedisIndex:
+    """The index that the settings name, as it is, whatever it was made with.
+
+    Args:
+        writes: pages will be removed or stored.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.redis.opening.existing_index`.
+    """
+    return existing_index(connect(settings), settings.index_name, writes)
+
+
+def opened_store(settings: Settings, head: IndexRow) -> Store:
+    """The index that the settings name, to be filled with the rows behind `head`.
+
+    Raises:
+        SettingsError, IndexFault: see `simhash.index.redis.operators.transfer.opened_for_import`.
+    """
+    return opened_for_import(connect(settings), settings.index_name, head)
+
+
+def retention(settings: Settings) -> Retention:
+    """What the settings say about forgetting."""
+    age = None if settings.max_age is None else int(settings.max_age * 1000)
+    return Retention(age, settings.max_documents)
+
+
+def durability(settings: Settings) -> Durability:
+    """What the settings say about replicas."""
+    return Durability(settings.wait_replicas, int(settings.wait_timeout * 1000))

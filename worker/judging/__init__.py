@@ -1,0 +1,1 @@
+"""From records to verdicts: pages signed in child processes, the index asked."""

@@ -1,0 +1,202 @@
+"""The decision: pages and an index in, verdicts out. No Kafka, no files, no clock.
+
+`prepare` does for one record all that needs no index (decode, extract, fingerprint) and may refuse it; it runs in child
+processes. `judge` asks the index about what `prepare` let through and cannot refuse anything any more, so that no
+page that is in the index is ever a dead letter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simhash.errors import PageError
+from simhash.features.combining import check_marks
+from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
+from simhash.reading.charset import MAX_NUL_SHARE
+from simhash.reading.charset import decode as decode_charset
+from simhash.reading.extract import extract_text
+from simhash.signature.minhash import BAND_BITS
+from simhash.signature.profiles import Profile, Signature
+from worker.records.page import Limits, PageFormat, checked, decode_page, observation
+from worker.records.passing import Page, RawRecord, Source
+from worker.records.verdict import Match, Verdict, hexadecimal, source_fields
+
+
+class Recipe(NamedTuple):
+    """What `prepare` must know, small enough to travel to a child process."""
+
+    profile: Profile
+    page_format: PageFormat
+    limits: Limits
+
+
+class StageSeconds(NamedTuple):
+    """How long each stage of preparing a page took."""
+
+    decode: float
+    extract: float
+    fingerprint: float
+
+
+class Prepared(NamedTuple):
+    """A page that can be judged. A tuple, as `Signature` is: what passes between processes costs half as much so."""
+
+    source: Source
+    observation: bytes
+    url: str
+    id: str | None
+    fetched_at: str | None
+    signature: Signature
+    seconds: StageSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that cannot be judged: a dead letter.
+
+    Attributes:
+        stage, error, message: where, what kind, and what was wrong, with the numbers.
+        by_chance: refused for what happened this time (a deadline, a lost process), not for what the page is.
+    """
+
+    source: Source
+    stage: str
+    error: str
+    message: str
+    by_chance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict, and what it cost."""
+
+    verdict: Verdict
+    candidates: int
+    crowded: bool = False
+
+
+def prepare(record: RawRecord, recipe: Recipe) -> Prepared | Rejected:
+    """Decode, extract and fingerprint one record; the same result on every run."""
+    try:
+        return _prepare(record, recipe)
+    except PageError as error:
+        return rejected(record.source, error)
+
+
+def rejected(source: Source, error: PageError) -> Rejected:
+    """The rejection that an error means."""
+    message = str(error).encode("utf-8", "replace").decode()  # it may quote the page
+    return Rejected(source, error.stage, type(error).__name__, message)
+
+
+def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
+    profile = recipe.profile
+    start = time.perf_counter()
+    page = _page(record, recipe)
+    characters = characters_of(page)
+    decoded = time.perf_counter()
+    text = extract_text(characters, profile.extractor) if page.is_html else characters
+    extracted = time.perf_counter()
+    check_marks(text)
+    signature = profile.signature(text, page.raw)
+    seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
+    value = record.value if record.value is not None else page.raw
+    own = observation(record.source, record.key, value)
+    return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds)
+
+
+def _page(record: RawRecord, recipe: Recipe) -> Page:
+    if record.page is not None:
+        return checked(record.page, recipe.limits)
+    return decode_page(record.key, record.value, recipe.page_format, recipe.limits)
+
+
+def characters_of(page: Page) -> str:
+    """A page's content, decoded, without NUL: browsers drop it in HTML, and in no text it says anything.
+
+    Raises:
+        PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
+    """
+    content = page.content
+    characters = content if isinstance(content, str) else decode_charset(content, page.charset).text
+    if not (nuls := characters.count("\0")):
+        return characters
+    if nuls > MAX_NUL_SHARE * len(characters):
+        share = f"{nuls:,} of {len(characters):,} characters are NUL, U+0000"
+        raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
+    return characters.replace("\0", "")
+
+
+def judge(
+    pages: Sequence[Prepared],
+    index: Index,
+    profile: Profile,
+    committed: Mapping[Partition, int] | None = None,
+) -> list[Judged]:
+    """The verdict on each page, in order.
+
+    Args:
+        committed: for input topics, each partition's committed offset (see `Index.check_and_insert`); None for
+            inputs that have no offsets, whose decisions are not journalled.
+
+    Raises:
+        IndexFault: the index cannot answer; nothing is decided (hand the same pages in again).
+    """
+    entries = [entry_of(page, journalled=committed is not None) for page in pages]
+    answers = index.check_and_insert(entries, committed or {})
+    return [
+        Judged(verdict_of(page, answer.decision, profile), answer.candidates, answer.crowded)
+        for page, answer in zip(pages, answers, strict=True)
+    ]
+
+
+def entry_of(page: Prepared, journalled: bool) -> Entry:
+    """The page as the index sees it."""
+    source, signature = page.source, page.signature
+    position = Position(Partition(source.topic, source.partition), source.offset) if journalled else None
+    return Entry(
+        page.observation,
+        position,
+        signature.fingerprint,
+        signature.verifier,
+        signature.digest,
+        page.url,
+        page.id,
+        page.fetched_at,
+    )
+
+
+def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -> Verdict:
+    """What goes out of a page, whoever decided."""
+    signature = page.signature
+    return Verdict(
+        url=page.url,
+        id=page.id,
+        verdict="unique" if isinstance(decision, Unique) else "duplicate",
+        match=_match(page, decision) if isinstance(decision, Duplicate) else None,
+        fingerprint=hexadecimal(signature.fingerprint, profile.bits),
+        verifier=hexadecimal(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
+        digest=signature.digest,
+        features=signature.features,
+        profile=f"{profile.name}/{profile.version}",
+        seq=decision.seq if isinstance(decision, Unique) else None,
+        fetched_at=page.fetched_at,
+        observation=page.observation.hex(),
+        source=source_fields(page.source),
+    )
+
+
+def _match(page: Prepared, decision: Duplicate) -> Match:
+    record = decision.match
+    return Match(
+        url=record.url,
+        id=record.id,
+        distance=decision.distance,
+        kind="exact" if record.has_text_of(page.signature.digest) else "near",
+        same_url=record.url == page.url,
+        fetched_at=record.fetched_at,
+        seq=record.seq,
+    )

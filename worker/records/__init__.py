@@ -1,0 +1,1 @@
+"""What passes the pipeline's borders: pages, verdicts, dead letters, and their bytes."""

@@ -1,0 +1,120 @@
+"""The verdict: what goes out, one a page. A frozen value and its bytes.
+
+A verdict holds nothing that depends on who computed it or when, so a replayed page gets its first verdict byte for
+byte; and it holds all that a rebuild of the index needs (hence `observation`, `verifier` and `seq`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from simhash.index.rows import Hex
+from worker.records.page import MAX_FETCHED_AT_BYTES, MAX_ID_BYTES, MAX_URL_BYTES
+from worker.records.passing import Source
+
+Kind = Literal["exact", "near"]
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The earlier page, itself called unique, that a duplicate matches."""
+
+    url: str
+    id: str | None
+    distance: int
+    kind: Kind
+    same_url: bool
+    fetched_at: str | None
+    seq: int
+
+
+class SourceFields(msgspec.Struct, frozen=True):
+    """Where the page came from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One page's verdict; the fields in the order in which they are written."""
+
+    url: str
+    id: str | None
+    verdict: Literal["unique", "duplicate"]
+    match: Match | None
+    fingerprint: str | None
+    verifier: str | None
+    digest: str
+    features: int
+    profile: str
+    seq: int | None
+    fetched_at: str | None
+    observation: str
+    source: SourceFields
+
+
+class _ToldFrom(SourceFields, frozen=True):
+    topic: Annotated[str, Meta(pattern=r"^(file:[^\x00]*|[a-zA-Z0-9._-]{1,249})\Z")]
+    partition: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    offset: Annotated[int, Meta(ge=0, lt=1 << 48)]
+
+
+class _Told(Verdict, frozen=True):
+    """A verdict whose every field can become one of a record: it may have been edited or damaged."""
+
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
+    seq: Annotated[int, Meta(ge=1, le=10**14)] | None
+    observation: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    source: _ToldFrom
+
+    def __post_init__(self) -> None:
+        if self.verdict == "duplicate" and self.seq is not None:
+            raise ValueError(f"a duplicate has no number of its own, this one has seq {self.seq}")
+        limits = (("url", MAX_URL_BYTES), ("id", MAX_ID_BYTES), ("fetched_at", MAX_FETCHED_AT_BYTES))
+        for name, limit in limits:
+            if len((getattr(self, name) or "").encode()) > limit:
+                raise ValueError(f"{name} is longer than {limit:,} bytes")
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Verdict)
+_told = msgspec.json.Decoder(_Told)
+
+
+def encode(verdict: Verdict) -> bytes:
+    """A verdict as JSON, without a line end."""
+    return _encoder.encode(verdict)
+
+
+def decode(data: bytes) -> Verdict:
+    """The verdict in `data`.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _decoder.decode(data)
+
+
+def decode_told(data: bytes) -> Verdict:
+    """The verdict in `data`, fit to be stored: one that this program has told.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _told.decode(data)
+
+
+def source_fields(source: Source) -> SourceFields:
+    """A source as the verdict writes it."""
+    return SourceFields(*source)
+
+
+def hexadecimal(value: int | None, bits: int) -> str | None:
+    """A fingerprint or verifier of `bits` bits as verdicts write it: most significant first, with all its zeros."""
+    return None if value is None else f"{value:0{-(-bits // 4)}x}"
