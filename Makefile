@@ -14,7 +14,7 @@ TESTS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo stream-demo test check servers bench lock clean needs-python
+.PHONY: help demo stream-demo unit test check servers bench lock clean needs-python
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ demo: $(STAMP) ## judge the bundled sample with an embedded Redis, and check the
 
 stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst
+
+unit: $(DEV_STAMP) ## the tests that need no server: seconds
+	$(BIN)/python -m pytest $(TESTS) tests/unit
 
 test: $(DEV_STAMP) servers check ## all checks and tests, on a real Kafka and a real Redis
 	$(BIN)/python -m pytest $(TESTS)

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
-from simhash.archive import Batch, Effort, Holding, Plan
-from simhash.archive.building import builder as build
+from simhash.archive import Batch, Effort, Holding, Plan, build
 from simhash.archive.lookup.opened import verifier_bytes
 from worker.batch.job import run_batch, scratch_in
 from worker.batch.launch import batch_of

@@ -34,6 +34,7 @@ METRICS: dict[str, tuple[str, list[str]]] = {
     "simhash_dedup_match_distance_bits": ("histogram", [""]),
     "simhash_dedup_candidates": ("histogram", [""]),
     "simhash_dedup_batch_pages": ("histogram", [""]),
+    "simhash_dedup_crowded_pages_total": ("counter", [""]),
     "simhash_dedup_index_documents": ("gauge", [""]),
     "simhash_dedup_consumer_lag": (
         "gauge",

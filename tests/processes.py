@@ -24,6 +24,14 @@ def runs(pid: int) -> bool:
     return bool(fields) and fields[0] != "Z"
 
 
+def command_line(pid: int) -> bytes:
+    """What was executed, its words ended by NULs; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def wait_until_gone(pids: set[int]) -> None:
     """Wait for the end of all of them."""
     until(lambda: not any(map(runs, pids)), f"the end of {pids}")

@@ -5,8 +5,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simhash.archive import Batch, Effort, Holding, Plan, TableSet
-from simhash.archive.building import builder as build
+from simhash.archive import Batch, Effort, Holding, Plan, TableSet, build
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.blocks import gap_counts
 from simhash.archive.format.table_file import TableWriter

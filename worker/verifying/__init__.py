@@ -1,7 +1,7 @@
 """A checker from outside: the guarantees, held against what was told, by code that has no part in the telling.
 
-Nothing here imports what judges, stores or writes verdicts (`tests/test_verify.py` holds that): JSON, distances, tables
-and bands are read and counted once more, in this folder's own way. What is shared is plumbing: settings, errors,
+Nothing here imports what judges, stores or writes verdicts (`tests/redis/test_verify.py` holds that): JSON, distances,
+tables and bands are read and counted once more, in this folder's own way. What is shared is plumbing: settings, errors,
 decompression, the reading of a topic.
 
     told.py        one verdict, dead letter, takedown or row of an export, out of its bytes

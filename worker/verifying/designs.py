@@ -1,7 +1,8 @@
 """Permutation tables as masks: which bits of a fingerprint two pages must share to meet in a table.
 
-This folder's own account of the designs that ARCHITECTURE.md lists ("Permutation tables"); `tests/test_verify.py` holds
-the masks against those that the index has. A block is the positions of its bits, counted from the left.
+This folder's own account of the designs that ARCHITECTURE.md lists ("Permutation tables");
+`tests/redis/test_verify.py` holds the masks against those that the index has. A block is the positions of its bits,
+counted from the left.
 
 Worked example (8 bits, 4 blocks choose 1): the masks are 11000000, 00110000, 00001100 and 00000011.
 """
@@ -47,6 +48,11 @@ class Tables:
     bits: int
     leads: tuple[int, ...]
     radius: int = 0
+
+    @property
+    def probes(self) -> int:
+        """In how many places of its tables a page is looked up."""
+        return len(self.leads) + (sum(lead.bit_count() for lead in self.leads) if self.radius else 0)
 
     @property
     def shortest(self) -> int:

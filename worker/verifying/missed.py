@@ -5,7 +5,7 @@ unique page were those of lower numbers; of a duplicate it is enough to know tho
 So one search finds both faults: two unique pages that match, and a match that is not the oldest.
 
 Pages meet in a *place*: those with the same leading bits of a table, in the order of their numbers. Of a place only
-the first `prefix_limit` can be found there (see rules.py), so a page is compared with so many at most, however large
+the first `place_limit` can be found there (see rules.py), so a page is compared with so many at most, however large
 the crowd is: that is why a stream of templates is checked in linear time. Exact copies are found whatever the crowd.
 """
 
@@ -50,22 +50,23 @@ class Search:
 
     def __init__(self, pages: Pages, forgetting: Forgetting, before: Numbers) -> None:
         told = pages.verdicts
-        unique = np.flatnonzero(told.unique & ~forgetting.taken_down(told.observation))
+        unique = np.flatnonzero(told.unique)
         self.pages, self._forgetting, self._before = pages, forgetting, before
         self.stored = unique[np.argsort(told.seq[unique], kind="stable")]
+        # What was taken down is not found, but took a place from those that came before it went.
+        self._kept = ~forgetting.taken_down(told.observation[self.stored])
         self._bound = np.searchsorted(told.seq[self.stored], told.seq, "left")
-        self.limit = pages.rule.prefix_limit or len(self.stored) or 1
 
     def forgotten(self, pairs: Pairs) -> Flags:
         """Which of the former pages may have been gone."""
         return self._forgetting.may_have_gone(self.pages.verdicts, pairs.former, pairs.page, self._before)
 
-    def standing(self, place: np.ndarray, present: Flags) -> Flags:
+    def standing(self, place: np.ndarray, present: Flags, limit: int) -> Flags:
         """Which of `stored` came to a place, of those that its row has, with fewer than `limit` pages in it."""
         stands = np.zeros(len(self.stored), dtype=np.bool_)
         inside = np.flatnonzero(present[self.stored])
-        stands[inside] = _ranks(place[self.stored[inside]]) < self.limit
-        return stands
+        stands[inside] = not limit or _ranks(place[self.stored[inside]]) < limit
+        return stands & self._kept
 
     def meeting(
         self, key: np.ndarray, stands: Flags, present: Flags, near: Callable[[Pairs], Flags]
@@ -110,7 +111,8 @@ class Search:
 
     def last_copy(self, key: np.ndarray) -> Pairs:
         """Each verdict with the youngest page before it that has the same `key`."""
-        order = np.lexsort((np.arange(len(self.stored)), key[self.stored]))
+        kept = np.flatnonzero(self._kept)
+        order = kept[np.lexsort((kept, key[self.stored[kept]]))]
         held = key[self.stored[order]]
         names, group_of = np.unique(held, return_inverse=True)
         where = np.searchsorted(names, key)
@@ -146,17 +148,18 @@ def check_missed(pages: Pages, forgetting: Forgetting, before: Numbers, findings
 def _must_be_found(search: Search, tell: PROGRESS) -> tuple[Pairs, Pairs]:
     """Pairs that match and were not told of: those that must have been, and those that full places may excuse."""
     rule, told = search.pages.rule, search.pages.verdicts
+    if not told.has_fingerprint.any():
+        return _copies(search), _joined([])
+    designs = [rule.design] if rule.design is not None else possible(rule.k, told.fingerprint_bits)
+    least = min(rule.place_limit(each) for each in designs)
     found = [_copies(search)]
     for number in range(rule.bands):
         tell(f"comparing: band {number + 1} of {rule.bands}")
-        found += _in_band(search, number)
+        found += _in_band(search, number, least)
     if rule.design is not None:
-        return _joined([*found, *_in_tables(search, rule.design, rule.reach, tell)]), _joined([])
-    if not told.has_fingerprint.any():
-        return _joined(found), _joined([])
-    designs = possible(rule.k, told.fingerprint_bits)
+        return _joined([*found, *_in_tables(search, rule.design, rule.reach, least, tell)]), _joined([])
     sharpest = max((each for each in designs if not each.radius), key=lambda each: each.shortest)
-    doubtful = _joined([*_in_tables(search, sharpest, rule.k, tell)])
+    doubtful = _joined([*_in_tables(search, sharpest, rule.k, rule.place_limit(sharpest), tell)])
     certain = _found_in_all(search, doubtful, designs)
     return _joined([*found, doubtful.where(certain)]), doubtful.where(~certain)
 
@@ -199,19 +202,19 @@ def _copies(search: Search) -> Pairs:
     return pairs.where(same & (told.has_fingerprint[pairs.former] == told.has_fingerprint[pairs.page]))
 
 
-def _in_band(search: Search, number: int) -> Iterator[Pairs]:
+def _in_band(search: Search, number: int, limit: int) -> Iterator[Pairs]:
     pages = search.pages
     key = pages.bands[:, number]
     present = (key != 0) & pages.verdicts.has_fingerprint
-    stands = search.standing(key >> np.uint32(BAND_BITS - pages.rule.place_bits), present)
+    stands = search.standing(key >> np.uint32(BAND_BITS - pages.rule.place_bits), present, limit)
     yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, pages.rule.reach))
 
 
-def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> Iterator[Pairs]:
+def _in_tables(search: Search, design: Tables, reach: int, limit: int, tell: PROGRESS) -> Iterator[Pairs]:
     pages, present = search.pages, search.pages.verdicts.has_fingerprint
     for number, lead in enumerate(design.leads, 1):
         tell(f"comparing: table {number} of {len(design.leads)}")
-        stands = search.standing(_key(pages, lead), present)
+        stands = search.standing(_key(pages, lead), present, limit)
         # Probed at distance 1, two pages meet where one bit of the lead is left out.
         probed = [1 << bit for bit in range(lead.bit_length()) if lead >> bit & 1] if design.radius else []
         for without in (0, *probed):
@@ -242,7 +245,7 @@ def _key(pages: Pages, lead: int) -> np.ndarray:
 def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
     """Whether each pair meets, in each of the designs, in a place that was not full."""
     found = np.ones(len(pairs), dtype=np.bool_)
-    if not len(pairs) or len(search.stored) <= search.limit:
+    if not len(pairs):
         return found
     pages = search.pages
     rank_of = np.empty(len(pages.verdicts), dtype=np.int64)
@@ -253,7 +256,7 @@ def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
         for lead in design.leads:
             mask = words_of(lead, different.shape[1])
             shared = np.bitwise_count(different & mask).sum(axis=1) <= design.radius
-            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint)
+            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint, pages.rule.place_limit(design))
             here |= shared & stands[rank_of[pairs.former]]
         found &= here
     return found

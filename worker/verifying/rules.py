@@ -5,8 +5,9 @@ in at most `reach` bits and their verifiers in at most `verifier_reach`. Verdict
 without a design only this is certain: a pair within k bits meets in every design, and so does one with a band key in
 common. Other pairs within reach may be found, and need not be.
 
-**Full places.** A prefix of a table, or the beginning of a band key, takes `prefix_limit` pages at most, the oldest. A
-page that was stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
+**Full places.** A prefix of a table, or the beginning of a band key, takes `place_limit` pages at most, the oldest:
+1,152 divided by the places in which a page is looked up, and 64 at least, if no flag says otherwise. A page that was
+stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
 are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
 these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it
 would have been found in *every* design that the index may have, which is never wrong and sees less in crowds.
@@ -22,7 +23,7 @@ from worker.verifying.designs import Tables, exported
 from worker.verifying.told import Head
 
 BAND_BITS = 32
-PREFIX_LIMIT = 256
+MOST_COMPARED, LEAST_IN_PLACE = 1152, 64
 BUCKET_BITS = 14
 """What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
 PLACE_BITS = 7
@@ -53,7 +54,7 @@ class Rule:
 
     Attributes:
         design: its tables; None: not known.
-        prefix_limit: how many pages a place takes; 0: any number.
+        given_limit: how many pages a place takes, if somebody said so; 0: any number.
         bucket_bits: b; with `PLACE_BITS` the width of a band's place.
     """
 
@@ -63,8 +64,14 @@ class Rule:
     verifier_bits: int
     bands: int
     design: Tables | None = None
-    prefix_limit: int = PREFIX_LIMIT
+    given_limit: int | None = None
     bucket_bits: int = BUCKET_BITS
+
+    def place_limit(self, design: Tables) -> int:
+        """How many pages a place takes in an index of that design; 0: any number."""
+        if self.given_limit is not None:
+            return self.given_limit
+        return max(LEAST_IN_PLACE, MOST_COMPARED // (design.probes + self.bands))
 
     @property
     def place_bits(self) -> int:
@@ -81,7 +88,7 @@ class Given:
     verifier_reach: int | None = None
     verifier_bits: int | None = None
     bands: int | None = None
-    prefix_limit: int = PREFIX_LIMIT
+    place_limit: int | None = None
     bucket_bits: int | None = None
 
 
@@ -95,7 +102,7 @@ def rule_of(profile: str, head: Head | None, given: Given, design: Tables | None
     if shipped is None and head is None and (given.k is None or given.reach is None):
         raise SettingsError(f"profile {profile} is not a shipped one: give --k, --reach and what its verifier has")
     base = shipped or Shipped(3, 3)
-    rule = Rule(*base, design=design, prefix_limit=given.prefix_limit)
+    rule = Rule(*base, design=design, given_limit=given.place_limit)
     if head is not None:
         rule = replace(
             rule,

@@ -1,0 +1,137 @@
+"""The stream with replicas, failovers and old copies of Redis: real ones."""
+
+import shutil
+from random import Random
+
+import pytest
+import redis
+
+from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees, finish
+from tests.servers import running_redis, running_replica, running_sentinel
+from tests.stream import Stream, json_page, texts, until, working
+from worker.index.sentinel import sentinel_client
+
+
+@pytest.fixture
+def primary(tmp_path):
+    with running_redis(tmp_path / "primary") as server:
+        yield server
+
+
+def filled(stream, count, first=0):
+    pages = texts(96, Random(4))[first : first + count]
+    stream.send([json_page(n, text) for n, text in enumerate(pages, first)])
+
+
+def streaming(kafka_server, name, url, **settings):
+    made = Stream(name, kafka_server.bootstrap_servers, url, settings=settings)
+    made.create()
+    return made
+
+
+def replicas_in_step(server, count):
+    info = redis.Redis.from_url(server.url).info("replication")
+    return [info[f"slave{n}"]["state"] for n in range(info["connected_slaves"])] == ["online"] * count
+
+
+def test_nothing_is_committed_that_the_replica_does_not_have(kafka_server, name, tmp_path, primary):
+    """The replica hangs: batches are aborted. It goes on: so does the stream, with the verdicts of any other run."""
+    stream = streaming(kafka_server, name, primary.url, wait_replicas="1", wait_timeout="300ms")
+    with running_replica(primary, tmp_path / "replica") as replica:
+        until(lambda: replicas_in_step(primary, 1), "the replica is in step")
+        filled(stream, 32)
+        worker = stream.worker()
+        with working(worker):
+            stream.wait_for(32)
+            replica.pause()
+            filled(stream, 32, first=32)
+            seen = redis.Redis.from_url(primary.url)
+            aborted = until(lambda: seen.info("commandstats").get("cmdstat_wait", {}).get("calls", 0) >= 6, "retries")
+            assert aborted
+            assert len(stream.verdicts()) == 32
+            replica.resume()
+            stream.wait_for(64)
+            code, written = worker.stop()
+        assert code == 0
+        assert "0 of 1 replicas (wait_replicas) acknowledged" in written
+        here, there = (redis.Redis.from_url(s.url).hgetall(f"{{{name}}}:meta") for s in (primary, replica))
+        assert here == there
+    assert_each_answered_once(stream, 64)
+    assert_guarantees(stream.verdicts())
+
+
+def test_a_failover_in_the_middle_of_the_stream(kafka_server, name, tmp_path, primary):
+    """The primary is killed; its Sentinel promotes the replica, which has all that was committed."""
+    with running_replica(primary, tmp_path / "replica") as replica:
+        until(lambda: replicas_in_step(primary, 1), "the replica is in step")
+        with running_sentinel(primary, tmp_path / "sentinel") as sentinel:
+            asked = redis.Redis(port=sentinel.port)
+            until(lambda: asked.sentinel_master(sentinel.service)["num-slaves"] == 1, "the Sentinel knows the replica")
+            stream = streaming(kafka_server, name, sentinel.url, redis_timeout="2s")
+            filled(stream, 32)
+            worker = stream.worker()
+            with working(worker):
+                stream.wait_for(32)
+                until(lambda: same_meta(primary, replica, name), "the replica has it all")
+                primary.kill()
+                filled(stream, 64, first=32)
+                assert "simhash-dedup rebuild" in worker.refusal(8)
+            finish(stream, 96)
+
+
+def failed_over(sentinel, service):
+    try:
+        return sentinel.execute_command("SENTINEL FAILOVER", service)
+    except redis.ResponseError:
+        return False
+
+
+def test_a_connection_that_is_kept_follows_a_failover(tmp_path, primary):
+    """WAIT is asked on the script's own connection, which never goes back to the pool that asks the Sentinels."""
+    with running_replica(primary, tmp_path / "replica") as replica:
+        until(lambda: replicas_in_step(primary, 1), "the replica is in step")
+        with running_sentinel(primary, tmp_path / "sentinel") as sentinel:
+            asked = redis.Redis(port=sentinel.port, decode_responses=True)
+            until(lambda: asked.sentinel_master(sentinel.service)["num-slaves"] == 1, "the Sentinel knows the replica")
+            kept = sentinel_client(sentinel.url, {"socket_timeout": 2}).client()
+            assert kept.role()[0] == b"master"
+            until(lambda: failed_over(asked, sentinel.service), "the Sentinel knows how good the replica is")
+            until(lambda: asked.sentinel_master(sentinel.service)["port"] == replica.port, "the failover")
+            kept.connection.disconnect()
+            kept.set("after", "1")
+            assert (kept.connection.port, kept.role()[0]) == (replica.port, b"master")
+
+
+def same_meta(one, other, name):
+    here, there = (redis.Redis.from_url(s.url).hgetall(f"{{{name}}}:meta") for s in (one, other))
+    return here == there
+
+
+def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_starts(
+    kafka_server, name, tmp_path, primary
+):
+    stream = streaming(kafka_server, name, primary.url)
+    filled(stream, 32)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(32)
+        data = primary.directory / "redis-data"
+        shutil.copytree(data, tmp_path / "copy")
+        filled(stream, 32, first=32)
+        stream.wait_for(64)
+        primary.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "copy", data)
+        filled(stream, 32, first=64)
+        primary.start()
+        assert "simhash-dedup rebuild" in worker.refusal(5)
+    another = stream.worker()
+    with working(another):
+        assert "simhash-dedup rebuild" in another.refusal(5)
+    assert len(stream.verdicts()) == 64
+    accepted = stream.command("index", "accept")
+    assert accepted.returncode == 0, accepted.stderr
+    third = stream.worker()
+    with working(third):
+        stream.wait_for(96)
+        assert third.stop()[0] == 0

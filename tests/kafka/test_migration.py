@@ -1,0 +1,449 @@
+"""Other tables for a live index: no answer is lost, none is wrong, whenever the migration is ended."""
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from unittest.mock import patch
+
+import pytest
+import redis
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
+from simhash.index import IndexSpec, Partition, Position, Retention
+from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.check import check
+from simhash.index.redis.operators.migration import Migration, Progress, Removal
+from simhash.index.redis.operators.takedowns import Found, take_down
+from simhash.relation.tables import design
+from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
+from tests.pages import banded, brute_force, crowd, entry, relation, summary
+from tests.processes import until
+from tests.stream import Stream, json_page, texts, working
+from worker.cli.main import commands
+from worker.cli.migrate import Teller, through_outages
+
+BANDS = 2
+RULE = relation(design("4"), reach=3, bands=BANDS)
+"""Within k all designs find the same pairs: so brute force knows the answers of both generations."""
+
+
+def opened(client, name, **more):
+    return open_index(client, name, {}, RULE, 1000, **more)
+
+
+def pages_of(count, seed):
+    random = Random(seed)
+    return banded(crowd(count, random), BANDS, random)
+
+
+def to_design(name, bucket_bits=7):
+    """What a migration is to make of an index."""
+    return lambda spec: IndexSpec(spec.profile, replace(spec.relation, design=design(name)), bucket_bits, spec.capacity)
+
+
+def migrated(client, name, wanted, on_progress=lambda progress: None):
+    return Migration(client, name, on_progress).run(wanted)
+
+
+def contents(index):
+    return sorted(index.scan(), key=lambda each: each[1].seq)
+
+
+def assert_whole(client, name):
+    index = existing_index(client, name)
+    assert check(index.inside, lambda findings: None).violations == []
+    return index
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Many steps for few pages."""
+    monkeypatch.setattr("simhash.index.redis.operators.walking.STRETCH", 20)
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 7)
+    monkeypatch.setattr("simhash.index.redis.operators.migration.FEW", 15)
+    monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 0)
+
+
+class Killed(Exception):
+    """What ends a migration in the middle."""
+
+
+def test_a_migrated_index_has_all_its_pages_in_other_tables_and_nothing_else(client, name):
+    old = opened(client, name)
+    pages = pages_of(300, 1)
+    answers = [summary(a.decision) for a in old.check_and_insert(pages[:200], {})]
+    before, marks = contents(old), old.marks()
+    spec = migrated(client, name, to_design("10"))
+    assert (spec.relation.design.name, spec.bucket_bits) == ("10", 7)
+    index = assert_whole(client, name)
+    assert (contents(index), index.marks()) == (before, marks)
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+        f"{{{name}}}",
+        f"{{{name}}}~2",
+    }
+    assert {key.decode().split(":")[1] for key in client.scan_iter(f"{{{name}}}:*")} <= {"meta", "j"}
+    new = opened(client, name)
+    answers += [summary(a.decision) for a in new.check_and_insert(pages[200:], {})]
+    assert answers == brute_force(pages, RULE)
+    before = contents(new)
+    migrated(client, name, to_design("4", 5))
+    assert contents(assert_whole(client, name)) == before
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+        f"{{{name}}}",
+        f"{{{name}}}~1",
+    }
+
+
+def test_an_index_can_have_as_many_tables_as_a_design(backend, name):
+    pages = pages_of(12, 1)
+    index = backend.open(name, RULE)
+    answers = [summary(a.decision) for a in index.check_and_insert(pages[:4], {})]
+
+    def judge(progress):
+        if len(answers) == 4:
+            answers.extend(summary(a.decision) for a in index.check_and_insert(pages[4:8], {}))
+
+    Migration(backend.client, name, judge).run(to_design("34c2", 2))
+    answers += [summary(a.decision) for a in backend.open(name, RULE).check_and_insert(pages[8:], {})]
+    assert answers == brute_force(pages, RULE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--design", "64c3"], 1, "design: '64c3' has 41,664 tables"),
+        (["--documents", "9" * 20], 2, "is not in the range"),
+        (["--design", "auto", "--k", "33"], 2, "is not in the range"),
+    ],
+)
+def test_more_than_an_index_can_have_is_refused_at_once(redis_server, client, name, arguments, code, said):
+    opened(client, name)
+    flags = ("--redis-url", redis_server.url, "--index-name", name)
+    done = CliRunner().invoke(commands, ["index", "migrate", *arguments, *flags])
+    assert done.exit_code == code
+    assert said in f"{done.output} {done.exception}"
+
+
+def test_a_worker_of_the_old_generation_is_refused_and_not_believed(client, name):
+    old = opened(client, name)
+    pages = pages_of(60, 2)
+    old.check_and_insert(pages[:50], {})
+    migrated(client, name, to_design("10"))
+    documents = existing_index(client, name).documents()
+    with pytest.raises(IndexMigrated):
+        old.check_and_insert(pages[50:], {})
+    assert existing_index(client, name).documents() == documents
+    # Back to what it was: still not the generation that it knew.
+    migrated(client, name, to_design("4", old.spec.bucket_bits))
+    with pytest.raises(IndexMigrated):
+        old.check_and_insert(pages[50:], {})
+
+
+def test_what_is_in_the_journal_keeps_its_answer(client, name):
+    old = opened(client, name)
+    pages = pages_of(80, 3)
+    answers = [a.decision for a in old.check_and_insert(pages, {})]
+    old.check_and_insert(pages[-1:], {Partition("pages", 0): 10})
+    migrated(client, name, to_design("10"))
+    new = opened(client, name)
+    assert [a.decision for a in new.check_and_insert(pages[10:], {})] == answers[10:]
+    assert new.journalled(Position(Partition("pages", 0), 50))
+
+
+class Dying:
+    """A connection that is cut off at its nth command: before the server has it, or before its answer is read."""
+
+    def __init__(self, client, last, answered):
+        self._client, self._left, self._answered = client, last, answered
+        self._execute = client.execute_command
+
+    def __enter__(self):
+        self._client.execute_command = self._counted
+        return self
+
+    def __exit__(self, *_):
+        del self._client.execute_command
+
+    def _counted(self, *command, **options):
+        self._left -= 1
+        if self._left == 0 and not self._answered:
+            raise Killed
+        answer = self._execute(*command, **options)
+        if self._left == 0:
+            raise Killed
+        return answer
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
+    redis_server, client, name, small_steps, answered
+):
+    """Killed at each of its commands in turn, and carried on by another; the index is in use all the time."""
+    mine, pages = redis.Redis.from_url(redis_server.url), pages_of(140, 4)
+    expected = brute_force(pages, RULE)
+    for last in range(1, 1000):
+        client.flushall()
+        old = opened(client, name)
+        answers = [summary(a.decision) for a in old.check_and_insert(pages[:80], {})]
+        killed = True
+        with Dying(mine, last, answered), suppress(Killed):
+            migrated(mine, name, to_design("10"))
+            killed = False
+        with suppress(IndexMigrated):
+            answers += [summary(a.decision) for a in old.check_and_insert(pages[80:110], {})]
+        if client.exists(f"{{{name}}}~2:meta"):
+            with pytest.raises(IndexMismatch, match="was begun"):
+                migrated(client, name, to_design("15"))
+        migrated(client, name, to_design("10"))
+        assert assert_whole(client, name).spec.relation.design.name == "10"
+        answers += [summary(a.decision) for a in opened(client, name).check_and_insert(pages[len(answers) :], {})]
+        assert answers == expected
+        if not killed:
+            break
+    assert last > 15
+
+
+@pytest.mark.parametrize("step", ["copying", "switching"])
+def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(client, name, small_steps, step):
+    """Whether it was ended while it was copying, or while the index stood still."""
+    old, pages = opened(client, name), pages_of(300, 5)
+    answers = [summary(a.decision) for a in old.check_and_insert(pages[:200], {})]
+    migration = Migration(client, name, lambda progress: None)
+    assert not migration.abandon()
+
+    def kill(progress):
+        if progress.step == step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        migrated(client, name, to_design("10"), kill)
+    with pytest.raises(IndexMismatch, match=r"begun, to design 10 with 7 bucket bits for 1,000 pages: .* --abandon"):
+        migrated(client, name, to_design("4", 6))
+    assert migration.abandon()
+    answers += [summary(a.decision) for a in old.check_and_insert(pages[200:], {})]
+    assert answers == brute_force(pages, RULE)
+    assert_whole(client, name)
+    assert list(client.scan_iter(f"{{{name}}}~*")) == []
+    migrated(client, name, to_design("4", 6))
+    assert_whole(client, name)
+
+
+def test_who_carries_a_migration_on_that_others_ended_is_told(client, name, small_steps):
+    index, pages = opened(client, name), pages_of(300, 6)
+    index.check_and_insert(pages, {})
+    documents = index.documents()
+    other = Migration(client, name, lambda progress: None)
+    with pytest.raises(IndexMismatch, match="given up"):
+        migrated(client, name, to_design("10"), lambda progress: other.abandon())
+    assert_whole(client, name)
+    with pytest.raises(IndexMismatch, match="ended"):
+        migrated(client, name, to_design("10"), lambda progress: other.run(to_design("10")))
+    assert assert_whole(client, name).spec.relation.design.name == "10"
+    assert assert_whole(client, name).documents() == documents
+
+
+def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, name):
+    """One goes on through two migrations, opening the index again each time that it is told to."""
+    pages, answers, failures, pauses = pages_of(1500, 5), [], [], []
+    ready = threading.Event()
+
+    def work():
+        mine = redis.Redis.from_url(redis_server.url)
+        index = opened(mine, name)
+        while len(answers) < len(pages):
+            try:
+                some = index.check_and_insert(pages[len(answers) : len(answers) + 10], {})
+                answers.extend(summary(a.decision) for a in some)
+                if len(answers) >= 200:
+                    ready.set()
+            except IndexMigrated:
+                index = opened(mine, name)
+            except IndexUnreachable:
+                pauses.append(len(answers))
+            except Exception as error:
+                failures.append(error)
+                ready.set()
+                raise
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert ready.wait(60)
+    migrated(client, name, to_design("10"))
+    migrated(client, name, to_design("8", 6))
+    thread.join(120)
+    assert not failures
+    assert answers == brute_force(pages, RULE)
+    assert assert_whole(client, name).spec.relation.design.name == "8"
+
+
+def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small_steps):
+    """Behind what was copied already, and before it."""
+    old = opened(client, name)
+    old.check_and_insert(unlike(100, Random(8)), {})
+    before, steps = contents(old), []
+
+    def change(progress):
+        if progress.step == "copying" and len(steps) < 3:
+            take_down(old.inside, [Found(*before[(90, 3, 50)[len(steps)]])])
+            old.check_and_insert(unlike(10, Random(len(steps))), {})
+            take_down(old.inside, [Found(*contents(old)[-1])])
+            steps.append(progress.copied)
+
+    migrated(client, name, to_design("10"), change)
+    expected = [n for n in range(1, 131) if n not in (91, 4, 51, 110, 120, 130)]
+    assert [record.seq for _, record in contents(assert_whole(client, name))] == expected
+
+
+def test_the_index_stands_still_for_the_last_records_and_no_longer_than_told(client, name, monkeypatch):
+    """A worker waits meanwhile; a migration that dies then holds nobody up for good."""
+    monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 2)
+    old = opened(client, name)
+    old.check_and_insert(unlike(20, Random(8)), {})
+
+    def die(progress):
+        if progress.step == "switching":
+            with pytest.raises(IndexUnreachable, match="being moved to other tables"):
+                old.check_and_insert(unlike(1, Random(9)), {})
+            raise Killed
+
+    with pytest.raises(Killed):
+        migrated(client, name, to_design("10"), die)
+    until(lambda: answered(old), "the pause is over")
+    migrated(client, name, to_design("10"))
+    assert assert_whole(client, name).documents() == 21
+
+
+def answered(index):
+    with suppress(IndexUnreachable):
+        return index.check_and_insert(unlike(1, Random(9)), {})
+    return None
+
+
+class InUse:
+    """Two indexes, one of which is migrated, that must answer alike: judged, replayed and taken down between the steps.
+
+    Args:
+        opened: an index by its name, as it is now, with this clock.
+        names: of the one that is migrated, and of the other.
+        forget: removes what was found from an index; says how many there were.
+    """
+
+    def __init__(self, opened, names, forget, seed):
+        self._random, self._now, self._told = Random(seed), 1_000, 0
+        self._opened = lambda name: opened(name, clock=lambda: self._now)
+        self._name, self._forget = names[0], forget
+        self._pages = iter(pages_of(700, seed))
+        self._moved, self._still = map(self._opened, names)
+
+    def through(self, migrate):
+        """Use both before the migration, between its steps and behind it."""
+        self._judge(120)
+        migrate(to_design(self._random.choice(["10", "8", "15"]), self._random.choice([4, 7])), self._go_on)
+        self._moved = self._opened(self._name)
+        self._judge(50)
+
+    def _judge(self, count):
+        some = [next(self._pages) for _ in range(count)]
+        some += self._random.sample(some, count // 5)
+        answers, expected = ([a.decision for a in i.check_and_insert(some, {})] for i in (self._moved, self._still))
+        assert answers == expected
+
+    def _take_some(self):
+        found = contents(self._still)[: 5 * self._random.randrange(1, 4) : 5]
+        assert self._forget(self._moved, found) == self._forget(self._still, found)
+
+    def _go_on(self, progress):
+        self._told += 1
+        if progress.step == "copying" and self._told < 25:
+            self._now += self._random.randrange(60)
+            self._random.choice([lambda: self._judge(15), self._take_some, lambda: None])()
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32), kept=st.sampled_from([Retention(), Retention(max_documents=90), Retention(500)]))
+def test_an_index_in_use_becomes_what_it_is_without_a_migration(redis_server, seed, kept):
+    """Pages of all kinds, replays, takedowns and retention between its steps; beside one that is not migrated."""
+    client, name = redis.Redis.from_url(redis_server.url), f"both-{seed}"
+    client.flushall()
+
+    def forget(index, found):
+        return take_down(index.inside, [Found(*each) for each in found])
+
+    use = InUse(lambda name, **more: opened(client, name, retention=kept, **more), (name, "still"), forget, seed)
+    with patch("simhash.index.redis.operators.walking.STRETCH", 10):
+        use.through(lambda wanted, go_on: migrated(client, name, wanted, go_on))
+    assert contents(assert_whole(client, name)) == contents(assert_whole(client, "still"))
+
+
+def unlike(count, random):
+    """Pages each of which is new."""
+    return [entry(random.getrandbits(40), random.getrandbits(64), random.getrandbits(64)) for _ in range(count)]
+
+
+def test_what_is_done_is_told_until_the_old_tables_are_gone(client, name, small_steps):
+    old = opened(client, name)
+    old.check_and_insert(unlike(60, Random(1)), {})
+    keys = [key for key in client.scan_iter(f"{{{name}}}:*") if key.split(b":")[1][:1] in b"tbrx"]
+    told = []
+    migrated(client, name, to_design("10"), told.append)
+    copied = [each.copied for each in told if isinstance(each, Progress)]
+    assert copied == sorted(copied)
+    assert copied[-1] == 60
+    assert isinstance(told[-1], Removal)
+    assert told[-1].keys == len(keys) + 1  # the log
+
+
+def test_a_redis_that_is_away_for_a_moment_is_waited_for(client, name, small_steps):
+    """Once something has been done; one that never answered is told at once."""
+    old = opened(client, name)
+    pages = pages_of(140, 9)
+    old.check_and_insert(pages, {})
+    before, away, answering = contents(old), [], client.execute_command
+    teller = Teller()
+
+    def execute(*command, **options):
+        if teller.steps in away:
+            away.remove(teller.steps)
+            raise redis.ConnectionError("gone")
+        return answering(*command, **options)
+
+    client.execute_command = execute
+    away[:] = [0]
+    with pytest.raises(IndexUnreachable, match="gone"):
+        through_outages(lambda: Migration(client, name, teller).run(to_design("10")), teller)
+    away[:] = [1, 2, 2]
+    through_outages(lambda: Migration(client, name, teller).run(to_design("10")), teller)
+    assert away == []
+    assert contents(assert_whole(client, name)) == before
+
+
+def test_a_stream_goes_on_through_a_migration(kafka_server, redis_server, name):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2)
+    stream.create()
+    pages = texts(120, Random(4))
+    stream.send([json_page(n, text) for n, text in enumerate(pages[:60])])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(60)
+        done = stream.command("index", "migrate", "--bucket-bits", "9")
+        assert done.returncode == 0, done.stderr
+        stream.send([json_page(n, text) for n, text in enumerate(pages[60:], 60)])
+        stream.wait_for(120)
+        code, written = worker.stop()
+    assert code == 0
+    assert "opening it again" in written
+    assert_each_answered_once(stream, 120)
+    assert_guarantees(stream.verdicts())
+    too_many = stream.command("index", "migrate", "--bucket-bits", "32", "--design", "4")
+    assert (too_many.returncode, "design 4 can have 1 to 16" in too_many.stderr) == (2, True)
+    too_far = stream.command("index", "migrate", "--design", "1c1")
+    assert (too_far.returncode, "1c1 guarantees 0 bits, profile default of this index needs 3" in too_far.stderr) == (
+        2,
+        True,
+    )
+    nothing = stream.command("index", "migrate")
+    assert (nothing.returncode, "say what to change" in nothing.stderr) == (2, True)

@@ -1,0 +1,324 @@
+"""An index made afresh from its verdicts gives the answers of the one that was lost."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import msgspec
+import pytest
+import redis
+
+from simhash.errors import IndexMismatch
+from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
+from simhash.index.redis.layout import bucket_bits
+from simhash.index.redis.opening import existing_index
+from simhash.index.rows import Takedown
+from simhash.relation.tables import design
+from tests.backends import KINDS, Backend
+from tests.kafka.test_exactly_once import finish
+from tests.pages import crowd, entry, relation
+from tests.servers import running_cluster, running_redis
+from tests.stream import Stream, json_page, texts, working
+from worker.index.stores import connect
+from worker.rebuilding.build import Target, build
+from worker.rebuilding.collected import Collected
+from worker.rebuilding.order import Sorted
+from worker.rebuilding.sources import Settled, Told
+from worker.records.verdict import Match, SourceFields, Verdict, hexadecimal
+from worker.settings import Settings
+
+RULE = relation(design("10"))
+PROFILE = "some/1"
+TAKEN_DOWN_MS = 1_000_000
+"""Later than all verdicts here, where nothing else is said."""
+
+
+def told(page, decision, written_ms=1_000):
+    """The verdict on an entry, as a worker writes it."""
+    unique, match = isinstance(decision, Unique), None
+    if not unique:
+        stored = decision.match
+        match = Match(stored.url, stored.id, decision.distance, "near", False, stored.fetched_at, stored.seq)
+    where = page.position
+    return Told(
+        Verdict(
+            page.url,
+            page.id,
+            "unique" if unique else "duplicate",
+            match,
+            hexadecimal(page.fingerprint, 64),
+            hexadecimal(page.verifier, 64),
+            page.digest,
+            100,
+            PROFILE,
+            decision.seq if unique else None,
+            page.fetched_at,
+            page.observation.hex(),
+            SourceFields(where.partition.topic, where.partition.number, where.offset, None),
+        ),
+        written_ms + page.position.offset,
+    )
+
+
+@pytest.fixture
+def original(backend, name):
+    """An index, and the verdicts that were told of it."""
+    index = backend.open(name, RULE)
+    pages = crowd(400, Random(3))
+    answers = index.check_and_insert(pages, {})
+    return index, [told(page, answer.decision) for page, answer in zip(pages, answers, strict=True)]
+
+
+def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None, source=""):
+    """The index called `name`, made from these."""
+    spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
+    with Sorted() as unique:
+        collected = Collected(PROFILE, takedowns, unique)
+        for _ in collected.add_all(answered):
+            pass
+        build(Target(partial(backend.store, name), spec, retention or Retention(), source), collected, on_record)
+    return backend.existing(name), collected
+
+
+def taken_down(told, at=TAKEN_DOWN_MS):
+    """What an operator published of a page with that verdict."""
+    return Takedown(told.verdict.url, at, told.verdict.seq, told.verdict.observation[:16])
+
+
+def contents(index):
+    """All that it holds, but for the times of insertion."""
+    found = [(f, replace(r, inserted_ms=0)) for f, r in index.scan()]
+    return sorted(found, key=lambda each: each[1].seq)
+
+
+def answers(index, pages):
+    return [answer.decision for answer in index.check_and_insert(pages, {})]
+
+
+def without_time(decision):
+    return (
+        replace(decision, match=replace(decision.match, inserted_ms=0)) if isinstance(decision, Duplicate) else decision
+    )
+
+
+def shuffled(answered, seed=1):
+    return Random(seed).sample(answered, len(answered))
+
+
+def test_a_rebuilt_index_has_the_same_contents_and_gives_the_same_answers(backend, name, original):
+    index, answered = original
+    again, _ = rebuilt(backend, f"{name}-2", shuffled(answered))
+    assert contents(again) == contents(index)
+    fresh = crowd(300, Random(8), first=1000)
+    assert [*map(without_time, answers(again, fresh))] == [*map(without_time, answers(index, fresh))]
+
+
+def test_times_of_insertion_are_those_of_the_verdicts(backend, name, original):
+    _, answered = original
+    again, _ = rebuilt(backend, f"{name}-2", answered)
+    written = {each.verdict.seq: each.written_ms for each in answered if each.verdict.seq}
+    assert {record.seq: record.inserted_ms for _, record in again.scan()} == written
+
+
+def test_marks_are_behind_all_that_was_answered_and_the_journal_is_empty(backend, name, original):
+    _, answered = original
+    again, _ = rebuilt(backend, f"{name}-2", [*answered, Settled("pages", 0, 900), Settled("pages", 1, 4)])
+    assert again.marks() == {Partition("pages", 0): 901, Partition("pages", 1): 5}
+    assert not any(again.journalled(position) for position in [p.position for p in crowd(400, Random(3))])
+
+
+class Killed(Exception):
+    """What ends a rebuild in the middle."""
+
+
+def test_a_rebuild_that_was_killed_goes_on_where_it_was(backend, name, original, monkeypatch):
+    index, answered = original
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 20)
+    numbers = []
+
+    def kill(seq, _):
+        numbers.append(seq)
+        if len(numbers) in (1, 3):
+            raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    again, _ = rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    assert numbers == sorted(set(numbers))
+    assert contents(again) == contents(index)
+
+
+@pytest.mark.parametrize("other", [{"retention": Retention(max_documents=50)}, {"source": "other.jsonl"}])
+def test_a_rebuild_is_not_gone_on_with_from_something_else(backend, name, original, other, monkeypatch):
+    """Another one would leave out, or keep, pages before the place where the first was ended."""
+    _, answered = original
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 20)
+
+    def kill(seq, _):
+        raise Killed
+
+    with pytest.raises(Killed):
+        rebuilt(backend, f"{name}-2", answered, on_record=kill, **other)
+    with pytest.raises(IndexMismatch, match="of another import or rebuild that was ended"):
+        rebuilt(backend, f"{name}-2", answered)
+
+
+def test_a_half_built_index_is_refused_by_workers(backend, name, original):
+    _, answered = original
+
+    def kill(seq, _):
+        raise Killed
+
+    with pytest.raises(Killed):
+        rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    with pytest.raises(IndexMismatch, match="is not complete"):
+        backend.open(f"{name}-2", RULE)
+
+
+def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(backend, name, original):
+    index, answered = original
+    gone = [each for each in answered if each.verdict.seq][3:20:4]
+
+    def kill(seq, _):
+        raise Killed
+
+    with pytest.raises(Killed):
+        rebuilt(backend, f"{name}-2", answered, on_record=kill)
+    again, collected = rebuilt(backend, f"{name}-2", answered, [*map(taken_down, gone)])
+    assert len(collected.taken_down) == len(gone)
+    seqs = {each.verdict.seq for each in gone}
+    assert contents(again) == [each for each in contents(index) if each[1].seq not in seqs]
+    assert answers(again, crowd(50, Random(9), first=2000, short_share=1))
+
+
+def test_what_was_taken_down_and_is_told_unique_again_is_stored(backend, name):
+    """A rewind, or the same file once more: the page has a later number."""
+    first, again = (told(page, Unique(1)) for page in crowd(2, Random(5), short_share=0))
+    later = Told(structs_replaced(first.verdict, seq=7), TAKEN_DOWN_MS + 1)
+    takedowns = [taken_down(first), taken_down(first, at=5)]
+    index, collected = rebuilt(
+        backend, name, [first, Told(structs_replaced(again.verdict, seq=2), 5), later], takedowns
+    )
+    assert [record.seq for _, record in contents(index)] == [2, 7]
+    assert [row.seq for row in collected.taken_down] == [1]
+
+
+def test_what_stands_under_a_new_number_can_be_taken_down(backend, name):
+    """Also by who goes on with a rebuild that stored it."""
+    pages = [told(page, Unique(1), written_ms) for written_ms, page in enumerate(crowd(3, Random(5), short_share=0))]
+    index, _ = rebuilt(backend, name, pages)
+    assert [record.seq for _, record in contents(index)] == [1, 2, 3]
+    again, collected = rebuilt(backend, f"{name}-2", pages, [taken_down(pages[1])])
+    assert [record.seq for _, record in contents(again)] == [1, 3]
+    assert [row.seq for row in collected.taken_down] == [2]
+
+
+def test_retention_is_honoured(backend, name, original):
+    index, answered = original
+    whole = contents(index)
+    again, _ = rebuilt(backend, f"{name}-2", answered, retention=Retention(max_documents=50))
+    assert contents(again) == whole[-50:]
+    assert answers(again, crowd(1, Random(77), first=5000))[0].seq == whole[-1][1].seq + 1
+    none_left, _ = rebuilt(backend, f"{name}-3", answered, retention=Retention(max_age_ms=1000))
+    assert contents(none_left) == []
+    assert answers(none_left, crowd(1, Random(77), first=5000))[0].seq == whole[-1][1].seq + 1
+
+
+def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_page(backend, name, original):
+    """An announced rewind tells the same again; a Redis that had lost its end gave numbers a second time."""
+    index, answered = original
+    unique = [each for each in answered if each.verdict.seq]
+    last = unique[-1].verdict.seq
+    other = crowd(3, Random(70), first=7000, short_share=0)
+    doubled = [
+        told(page, Unique(seq), written_ms=900_000) for page, seq in zip(other, (last - 1, last - 1, last), strict=True)
+    ]
+    again, collected = rebuilt(backend, f"{name}-2", [*doubled, *answered, *shuffled(unique)])
+    assert collected.counts.renumbered == 3
+    assert contents(again)[: len(unique)] == contents(index)
+    assert [record.url for _, record in contents(again)[len(unique) :]] == [page.url for page in other]
+
+
+def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(backend, name, monkeypatch):
+    """One record is under a digest: the earlier one's place is taken, also by a page of the same stretch."""
+    monkeypatch.setattr("simhash.index.redis.operators.filling.AT_ONCE", 3)
+    digests = [0, 1, 0, 0, 1, 2]
+    pages = [entry(n, None, digest=f"text:{digest:032x}") for n, digest in enumerate(digests)]
+    again, _ = rebuilt(backend, name, [told(page, Unique(seq)) for seq, page in enumerate(pages, 1)])
+    assert [record.seq for _, record in contents(again)] == [4, 5, 6]
+    assert again.documents() == 3
+    assert backend.operations(again).check(lambda _: None).violations == []
+
+
+def test_verdicts_of_another_profile_are_left_out(backend, name, original):
+    _, answered = original
+    others = [Told(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]]
+    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]])
+    assert collected.counts.other_profile == 100
+    assert again.documents() == sum(1 for each in answered[100:] if each.verdict.seq)
+
+
+def structs_replaced(verdict, **changes):
+    return msgspec.structs.replace(verdict, **changes)
+
+
+@pytest.fixture(params=KINDS)
+def flushable(request, name, tmp_path):
+    """A server of its own, or a cluster: its primaries, and how the index of this test is opened there."""
+    if request.param == "primary":
+        with running_redis(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+            yield [server], Backend(client, server.url, name)
+        return
+    with running_cluster(tmp_path) as nodes:
+        url = "redis+cluster://" + ",".join(node.address for node in nodes)
+        yield nodes, Backend(connect(Settings(redis_url=url, index_name=name)), url, name)
+
+
+def test_a_flushed_index_is_noticed_rebuilt_and_worked_on(kafka_server, name, flushable):
+    servers, backend = flushable
+    stream = Stream(name, kafka_server.bootstrap_servers, backend.url, partitions=3)
+    stream.create()
+    pages = texts(150, Random(4))
+    stream.send([*[json_page(n, text) for n, text in enumerate(pages[:90])], (b"x", b"no page")])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(91)
+        assert worker.stop()[0] == 0
+    lost = backend.existing(name)
+    before, marks = contents(lost), lost.marks()
+    for server in servers:
+        redis.Redis.from_url(server.url).flushall()
+    stopped = stream.worker()
+    with working(stopped):
+        code, written = stopped.wait()
+    assert (code, "simhash-dedup rebuild" in written) == (5, True)
+    backend.client.flushall()
+    done = stream.command("rebuild")
+    assert done.returncode == 0, done.stderr
+    assert "read 90 verdicts and 1 dead letters" in done.stdout
+    found = backend.existing(name)
+    assert contents(found) == before
+    assert all(found.marks()[partition] >= mark for partition, mark in marks.items())
+    assert backend.operations(found).check(lambda _: None).violations == []
+    refused = stream.command("rebuild")
+    assert (refused.returncode, "is not empty" in refused.stderr) == (5, True)
+    stream.send([json_page(n, text) for n, text in enumerate(pages[90:], 100)])
+    finish(stream, 151)
+
+
+def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):
+    pages = tmp_path / "pages.jsonl"
+    rows = [{"url": f"http://a/{n}", "text": text} for n, text in enumerate(texts(40, Random(6)))]
+    pages.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stream = Stream(name, "127.0.0.1:1", redis_server.url)
+    verdicts = tmp_path / "verdicts.jsonl"
+    judged = stream.command("file", str(pages), "--out", str(verdicts), "--redis-url", redis_server.url)
+    assert judged.returncode == 0, judged.stderr
+    done = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-2")
+    assert done.returncode == 0, done.stderr
+    assert contents(existing_index(client, f"{name}-2")) == contents(existing_index(client, name))
+    verdicts.write_text("{}\n")
+    broken = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-3")
+    assert (broken.returncode, "line 1 is no verdict" in broken.stderr) == (3, True)

@@ -1,0 +1,554 @@
+"""`simhash-dedup verify`: verdicts that are right pass, and each way of being wrong is found by its name."""
+
+import copy
+import json
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from simhash.index.interface import Relation
+from simhash.relation.tables import NAMES, design
+from simhash.signature.profiles import PROFILES
+from simhash.signature.profiles import profile as profile_of
+from tests.unit.test_docs import imports_of, modules
+from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
+from worker.errors import SettingsError
+from worker.verifying import designs, rules
+from worker.verifying.missed import Search
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
+RULE = relation()
+OTHER_DESIGNS = ("7c3", "2(4c3)", "3x5", "8c3r1", "2(4c2)", "8c2", "2(5c2)")
+
+
+@pytest.fixture
+def verify(say, tmp_path):
+    """Checks verdicts; gives the counts of what was found, and the whole output."""
+
+    def run(verdicts, *more, rule=RULE):
+        path, summary = tmp_path / "verdicts.jsonl", tmp_path / "summary.json"
+        path.write_bytes(verdicts if isinstance(verdicts, bytes) else lines(verdicts))
+        given = flags(rule) if rule else []
+        code, out, err = say("verify", path, *given, *more, "--summary-json", summary, "-q")
+        assert code in (0, 1), err
+        found = json.loads(summary.read_text())
+        assert (code == 1) == bool(found["violations"])
+        return found["violations"], out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def right():
+    """Verdicts that are as they should be: 300 pages in chains of neighbours."""
+    return judged(pages(300, seed=1), RULE)
+
+
+@pytest.fixture
+def told(right):
+    """The same, to be doctored."""
+    return copy.deepcopy(right)
+
+
+# What it shares --------------------------------------------------------------------------------------------------
+
+
+def test_the_checker_shares_no_code_with_the_judging():
+    """It imports nothing of the library, and of the worker only plumbing."""
+    plumbing = {"worker.compression", "worker.errors", "worker.stream.kafka.replay", "worker.settings", "worker"}
+    for path in modules("worker/verifying"):
+        for name in imports_of(path):
+            assert name.split(".")[0] != "simhash", path
+            assert not name.startswith("worker") or name in plumbing or name.startswith("worker.verifying"), (
+                path,
+                name,
+            )
+
+
+def test_the_table_of_profiles_is_that_of_the_shipped_ones():
+    shipped = {}
+    for name in PROFILES:
+        found = profile_of(name)
+        shipped[f"{name}/{found.version}"] = rules.Shipped(
+            found.k, found.reach, found.verifier_reach, found.verifier_bits, found.bands
+        )
+    assert shipped == rules.PROFILES
+
+
+@pytest.mark.parametrize("bits", [32, 64, 96, 128])
+@pytest.mark.parametrize("name", [*NAMES, *OTHER_DESIGNS])
+def test_the_masks_are_the_leads_of_the_tables(name, bits):
+    own, theirs = designs.named(name, bits), design(name, bits)
+    assert sorted(own.leads) == sorted(table.lead for table in theirs.tables)
+    assert own.radius == theirs.radius
+    assert sorted(designs.exported(theirs.describe()).leads) == sorted(own.leads)
+
+
+@pytest.mark.parametrize("name", designs.WITHIN)
+def test_what_a_design_finds_surely_is_known(name):
+    assert designs.WITHIN[name] == design(name).k
+
+
+@pytest.mark.parametrize("name", ["", "0c1", "4c0", "nine", "99c1"])
+def test_a_design_that_is_none_is_refused(name):
+    with pytest.raises(SettingsError, match="--design"):
+        designs.named(name, 64)
+
+
+# What is right passes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*NAMES, "8c2"])
+def test_right_verdicts_of_any_design_pass_with_it_and_without(verify, name):
+    rule = relation(name)
+    verdicts = judged(pages(300, seed=2), rule)
+    assert verify(verdicts, rule=rule)[0] == {}
+    assert verify(verdicts, "--design", name, rule=rule)[0] == {}
+
+
+@pytest.mark.parametrize("bits", [32, 96, 128])
+def test_fingerprints_of_any_width_are_compared(verify, bits):
+    rule = relation(bits=bits, reach=6)
+    verdicts = judged(pages(200, seed=3, bits=bits), rule)
+    assert verify(verdicts, "--design", "6", rule=rule)[0] == {}
+    unique = [v for v in verdicts if v["verdict"] == "unique" and v["fingerprint"]]
+    unique[-1] |= {"fingerprint": unique[0]["fingerprint"], "verifier": unique[0]["verifier"]}
+    assert "two unique pages match" in verify(verdicts, "--design", "6", rule=rule)[0]
+
+
+def test_the_sample_passes_with_its_input_and_its_dead_letters(say, tmp_path):
+    out = tmp_path / "verdicts.jsonl"
+    inputs = tmp_path / "pages.jsonl"
+    inputs.write_bytes(b'{"url": "http://a.example/", "text": "some words"}\n\n{"url": ""}\nno page\n')
+    assert say("file", SAMPLE, inputs, "--out", out, "-q")[0] == 0
+    given = ("verify", out, "--dead-letters", f"{out}.rejected.jsonl", "--input", SAMPLE, "--input", inputs)
+    code, told, _ = say(*given)
+    assert (code, told.splitlines()[-1]) == (
+        0,
+        "413 verdicts (266 unique), 2 dead letters, 415 records: all as promised",
+    )
+    inputs.write_bytes(inputs.read_bytes() + b"{}\n")
+    code, told, _ = say(*given)
+    assert code == 1
+    assert "4 x lost" in told
+    assert "3 x answer to no record" in told
+
+
+def test_verdicts_without_any_page_pass(verify):
+    assert verify(b"")[0] == {}
+
+
+# What is wrong is found by its name ------------------------------------------------------------------------------
+
+
+def duplicates(told, kind=None):
+    return [v for v in told if v["match"] and (kind is None or v["match"]["kind"] == kind)]
+
+
+def uniques(told):
+    return [v for v in told if v["verdict"] == "unique"]
+
+
+def near(told):
+    """Duplicates that have a fingerprint."""
+    return [v for v in duplicates(told) if v["fingerprint"]]
+
+
+def swap_two_matches(told):
+    one, *others = near(told)
+    other = next(v for v in others if v["match"]["seq"] != one["match"]["seq"])
+    one["match"], other["match"] = other["match"], one["match"]
+
+
+def change_a_distance(told):
+    near(told)[3]["match"]["distance"] += 1
+
+
+def drop_a_unique_page(told):
+    told.remove(next(v for v in uniques(told) if any(d["match"]["seq"] == v["seq"] for d in duplicates(told))))
+
+
+def double_one(told):
+    told.append(told[17])
+
+
+def give_a_number_twice(told):
+    uniques(told)[9]["seq"] = uniques(told)[8]["seq"]
+
+
+def exchange_two_numbers(told):
+    named = {d["match"]["seq"] for d in duplicates(told)}
+    one, other = [v for v in uniques(told) if v["seq"] in named][:2]
+    one["seq"], other["seq"] = other["seq"], one["seq"]
+
+
+def call_a_duplicate_unique(told):
+    near(told)[5].update(verdict="unique", match=None, seq=10_000)
+
+
+def call_a_short_duplicate_unique(told):
+    next(v for v in duplicates(told) if not v["fingerprint"]).update(verdict="unique", match=None, seq=10_000)
+
+
+def turn_a_kind(told):
+    match = near(told)[2]["match"]
+    match["kind"] = {"exact": "near", "near": "exact"}[match["kind"]]
+
+
+def turn_same_url(told):
+    match = near(told)[2]["match"]
+    match["same_url"] = not match["same_url"]
+
+
+def name_the_match_otherwise(told):
+    near(told)[4]["match"]["id"] = "another's"
+
+
+def name_nobody(told):
+    near(told)[4]["match"]["seq"] = 5000
+
+
+def shorten_a_fingerprint(told):
+    near(told)[1]["fingerprint"] = "abc"
+
+
+def give_a_duplicate_a_number(told):
+    near(told)[1]["seq"] = 7000
+
+
+def use_another_profile(told):
+    told[40]["profile"] = "made-up/2"
+
+
+DOCTORED = [
+    (swap_two_matches, "match does not match"),
+    (change_a_distance, "wrong distance"),
+    (drop_a_unique_page, "match without a verdict"),
+    (double_one, "answered twice"),
+    (give_a_number_twice, "number given twice"),
+    (exchange_two_numbers, "match is another page"),
+    (call_a_duplicate_unique, "two unique pages match"),
+    (call_a_short_duplicate_unique, "two unique pages match"),
+    (turn_a_kind, "wrong kind"),
+    (turn_same_url, "wrong same_url"),
+    (name_the_match_otherwise, "match is another page"),
+    (name_nobody, "match without a verdict"),
+    (shorten_a_fingerprint, "not a verdict"),
+    (give_a_duplicate_a_number, "not a verdict"),
+    (use_another_profile, "another profile"),
+]
+
+
+@pytest.mark.parametrize(("doctor", "kind"), DOCTORED, ids=[doctor.__name__ for doctor, _ in DOCTORED])
+@pytest.mark.parametrize("known", [(), ("--design", "6")], ids=["any design", "its design"])
+def test_what_is_wrong_is_found_by_its_name(verify, told, doctor, kind, known):
+    doctor(told)
+    found, out = verify(told, *known)
+    assert kind in found
+    assert re.search(rf"verdicts\.jsonl:\d+: {kind}: ", out)
+
+
+def name(duplicate, unique):
+    """Let a duplicate name another page, truly."""
+    duplicate["match"] |= {field: unique[field] for field in ("url", "id", "fetched_at", "seq")}
+    distance = int(duplicate["fingerprint"], 16) ^ int(unique["fingerprint"], 16)
+    duplicate["match"]["distance"] = distance.bit_count()
+
+
+def test_a_match_that_is_not_the_oldest_is_found(verify):
+    """The last of three matches both of the others, which do not match each other."""
+    rule = relation(reach=3)
+    told = judged(of_fingerprints(0, 0b111111, 0b111), rule)
+    assert [v["verdict"] for v in told] == ["unique", "unique", "duplicate"]
+    assert verify(told, rule=rule)[0] == {}
+    name(told[2], told[1])
+    found, out = verify(told, rule=rule)
+    assert found == {"not the oldest match": 1}
+    assert "verdicts.jsonl:3: not the oldest match: names number 2 and matches number 1 at" in out
+
+
+def test_a_match_that_was_stored_after_its_page_is_found(verify):
+    """The first duplicate names a page behind it in its partition."""
+    rule = relation(reach=3)
+    told = judged(of_fingerprints(0, 0b11, 0b11111, 1 << 40 | 1), rule)
+    assert [v["verdict"] for v in told] == ["unique", "duplicate", "unique", "duplicate"]
+    assert verify(told, rule=rule)[0] == {}
+    name(told[1], told[2])
+    assert verify(told, rule=rule)[0] == {"match is younger": 1, "not the oldest match": 1}
+
+
+def test_a_stranger_is_found_whether_it_is_far_or_its_verifier_is(verify):
+    rule = relation(reach=3)
+    for change in ({"fingerprint": f"{0xFFFF:016x}"}, {"verifier": "f" * 16 + "0" * 24}, {"fingerprint": None}):
+        told = judged(of_fingerprints(0, 0), rule)
+        told[1] |= change
+        assert "match does not match" in verify(told, rule=rule)[0]
+
+
+def test_pages_that_do_not_meet_match_only_where_the_tables_are_not_known(verify):
+    """Eight bits apart, one in each block: within reach, in no table together."""
+    rule = relation("4", reach=8)
+    apart = sum(1 << bit for bit in range(0, 64, 8))
+    told = judged(of_fingerprints(0, 0b11, apart), rule)
+    assert [v["verdict"] for v in told] == ["unique", "duplicate", "unique"]
+    told[1]["fingerprint"] = f"{apart:016x}"
+    told[1]["match"]["distance"] = 8
+    assert "match does not match" in verify(told, "--design", "4", rule=rule)[0]
+    assert verify(told[:2], rule=rule)[0] == {}
+
+
+# Against brute force ---------------------------------------------------------------------------------------------
+
+
+class Brute:
+    """Which pages match an older unique one that they do not name, by the words of rules.py, pair by pair."""
+
+    def __init__(self, told, rule, limit):
+        self.told, self.rule, self.limit = told, rule, limit
+        self.unique = sorted(uniques(told), key=lambda v: v["seq"])
+
+    def wrong(self, must):
+        return {n for n, page in enumerate(self.told) if any(must(old, page) for old in self.older(page))}
+
+    def older(self, page):
+        bound = page["seq"] or page["match"]["seq"]
+        return [v for v in self.unique if v["seq"] < bound]
+
+    def near(self, a, b, reach):
+        if not (a["fingerprint"] and b["fingerprint"]):
+            return False
+        distance = (int(a["fingerprint"], 16) ^ int(b["fingerprint"], 16)).bit_count()
+        return distance <= reach and self.rule.verified(int(a["verifier"], 16), int(b["verifier"], 16))
+
+    def copy(self, a, b):
+        return (a["fingerprint"], a["digest"]) == (b["fingerprint"], b["digest"])
+
+    def stands(self, page, place):
+        """Whether fewer than the limit of older unique pages have what `place` gives of this one."""
+        older = [v for v in self.older(page) if v["fingerprint"] and place(v) == place(page)]
+        return not self.limit or len(older) < self.limit
+
+    def in_band(self, a, b):
+        for i in range(self.rule.bands):
+            key = self.band(i)
+            if key(a) == key(b) != 0 and self.stands(a, lambda v, key=key: key(v) >> 11 if key(v) else None):
+                return True
+        return False
+
+    def band(self, i):
+        return lambda v: self.rule.band_keys(int(v["verifier"], 16))[i]
+
+    def in_table(self, a, b, parts):
+        for table in parts.tables:
+            lead = table.lead
+            different = int(a["fingerprint"], 16) ^ int(b["fingerprint"], 16)
+            if (different & lead).bit_count() <= parts.radius and self.stands(
+                a, lambda v, lead=lead: int(v["fingerprint"], 16) & lead
+            ):
+                return True
+        return False
+
+    def must(self, *parts, reach):
+        """The relation: copies; what is near and shares a band, or is within `reach` and meets in all these designs."""
+
+        def rule(a, b):
+            if self.copy(a, b):
+                return True
+            if self.near(a, b, self.rule.reach) and self.in_band(a, b):
+                return True
+            return self.near(a, b, reach) and all(self.in_table(a, b, each) for each in parts)
+
+        return rule
+
+
+@pytest.fixture
+def damaged(told):
+    """Every fourth duplicate is called unique, every third of the others names another page."""
+    random, number = Random(5), 1000
+    for each in duplicates(told):
+        if random.random() < 0.25:
+            number += 1
+            each.update(verdict="unique", match=None, seq=number)
+        elif each["fingerprint"] and random.random() < 0.3:
+            name(each, random.choice([v for v in uniques(told) if v["fingerprint"] and v["seq"] < 1000]))
+    return told
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 5])
+def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit):
+    brute = Brute(damaged, RULE, limit)
+    kinds = ("two unique pages match", "not the oldest match")
+    for known, expected in (
+        (("--design", "6"), brute.must(RULE.design, reach=RULE.reach)),
+        (("--design", "2-probed"), brute.must(design("2-probed"), reach=RULE.reach)),
+        ((), brute.must(*map(design, designs.WITHIN), reach=3)),
+    ):
+        found, _ = verify(damaged, "--place-limit", limit, *known)
+        wrong = brute.wrong(expected)
+        missed = {n for n in wrong if damaged[n]["verdict"] == "unique"}
+        assert [found.get(kind, 0) for kind in kinds] == [len(missed), len(wrong - missed)], known
+        assert min(len(missed), len(wrong - missed)) > (2 if limit != 1 else 0)
+
+
+@pytest.mark.parametrize("name", designs.WITHIN)
+@pytest.mark.parametrize("bands", [0, 3, 6])
+def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
+    ours = rules.Rule(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=bands)
+    assert ours.place_limit(designs.named(name, 64)) == Relation(design(name), 12, 20, 128, bands).place_limit
+
+
+def test_a_template_is_checked_in_linear_time(verify, monkeypatch):
+    """Pages of one fingerprint, all unique: none is compared with more than the limit in a table."""
+    compared = []
+    plain = Search._compared
+
+    def counted(self, rows, begin, end, held, near):
+        compared.append(int((end - begin).sum()))
+        yield from plain(self, rows, begin, end, held, near)
+
+    monkeypatch.setattr(Search, "_compared", counted)
+    random = Random(6)
+    entries = of_fingerprints(*[0x1234] * 600)
+    told = judged(entries[:1], RULE)
+    for n, page in enumerate(entries[1:], 2):
+        told += [
+            copy.deepcopy(told[0]) | {"seq": n, "digest": page.digest, "source": told[0]["source"] | {"offset": n}}
+        ]
+        told[-1]["verifier"] = f"{random.getrandbits(64):016x}" + "0" * 24
+    assert verify(told, "--design", "6", "--place-limit", "16")[0] == {}
+    assert sum(compared) <= 600 * 16 * 6
+
+
+def test_copies_are_never_excused_by_a_crowd(verify):
+    """The place of the second page was full; a near copy of it may be missed, an exact one may not."""
+    rule = relation(reach=3)
+    told = judged(of_fingerprints(0, 0, 0, 0), rule)
+    for n, (v, verifier) in enumerate(zip(told, ("0", "f", "f", "f"), strict=True), 1):
+        v.update(verdict="unique", match=None, seq=n, verifier=verifier * 16 + "0" * 24)
+    told[3]["digest"] = told[1]["digest"]
+    assert verify(told, "--place-limit", 1, rule=rule)[0] == {"two unique pages match": 1}
+    assert verify(told, "--place-limit", 1, "--design", "6", rule=rule)[0] == {"two unique pages match": 1}
+    assert verify(told, "--place-limit", 2, "--design", "6", rule=rule)[0] == {"two unique pages match": 2}
+
+
+# The input, and what is forgotten --------------------------------------------------------------------------------
+
+
+def test_gaps_are_noted_where_the_input_is_not_known(verify, told):
+    told.remove(duplicates(told)[3])
+    found, out = verify(told)
+    assert found == {}
+    assert "note: pages[0]: 1 offsets between" in out
+
+
+def forgets(verify, told, *more):
+    """What is found with these settings; without them something is."""
+    assert verify(told)[0] != {}
+    return verify(told, *more)[0]
+
+
+def test_what_retention_forgot_is_not_held_against_the_index(verify):
+    told = judged(of_fingerprints(0, 0xFFFF, 0xFFFF0000, 0xFFFF00000000, 0), relation(reach=3))
+    told[4].update(verdict="unique", match=None, seq=5)
+    assert forgets(verify, told, "--max-documents", 3) == {}
+    assert forgets(verify, told, "--max-documents", 5) == {"two unique pages match": 1}
+    assert forgets(verify, told, "--max-age", "30d") == {}, "nobody knows when"
+
+
+def test_what_was_taken_down_is_not_held_against_the_index(verify, tmp_path):
+    told = judged(of_fingerprints(0, 0), relation(reach=3))
+    told[1].update(verdict="unique", match=None, seq=2)
+    taken = tmp_path / "takedowns.jsonl"
+    row = {"url": told[0]["url"], "at": 5, "seq": 1, "observation": told[0]["observation"][:16]}
+    taken.write_text(json.dumps(row) + "\n")
+    assert forgets(verify, told, "--takedowns", taken) == {}
+
+
+def test_a_profile_that_is_not_shipped_must_be_described(say, tmp_path, told):
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(lines(told))
+    code, _, err = say("verify", path)
+    assert (code, "--reach" in err) == (2, True)
+    code, _, err = say("verify", path, *flags(RULE), "--bands", 2)
+    assert (code, "160 bits" in err) == (2, True)
+
+
+# The index -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def export(redis_server, name, say, tmp_path):
+    """The sample's verdicts, and its index as rows."""
+    out, rows = tmp_path / "sample.jsonl", tmp_path / "index.jsonl"
+    server = ("--redis-url", redis_server.url, "--index-name", name)
+    assert say("file", SAMPLE, "--out", out, *server, "-q")[0] == 0
+    assert say("index", "export", rows, *server)[0] == 0
+    assert say("verify", out, "--index", *server)[0] == 0
+    return out, [json.loads(line) for line in rows.read_text().splitlines()]
+
+
+def remove_a_record(rows):
+    rows.remove(records(rows)[7])
+    rows[-1]["records"] -= 1
+
+
+def add_a_record(rows):
+    rows.insert(-1, records(rows)[7] | {"seq": 9999})
+    rows[-1]["records"] += 1
+
+
+def change(field, value):
+    def doctor(rows):
+        records(rows)[7][field] = value
+
+    doctor.__name__ = f"change_{field}"
+    return doctor
+
+
+def records(rows):
+    return [row for row in rows if row["row"] == "record"]
+
+
+STORED = [
+    (remove_a_record, "not in the index"),
+    (add_a_record, "in the index only"),
+    *(
+        (change(field, value), "differs in the index")
+        for field, value in {
+            "url": "http://another.example/",
+            "observation": "0" * 16,
+            "digest": "text:" + "0" * 16,
+            "fingerprint": "0" * 16,
+            "verifier": "0" * 56,
+        }.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("doctor", "kind"), STORED, ids=[doctor.__name__ for doctor, _ in STORED])
+def test_an_index_that_holds_something_else_is_found(verify, export, tmp_path, doctor, kind):
+    out, rows = export
+    doctored = tmp_path / "doctored.jsonl"
+    doctor(rows)
+    doctored.write_bytes(lines(rows))
+    assert verify(out.read_bytes(), "--export", doctored, rule=None)[0] == {kind: 1}
+
+
+def test_an_export_that_was_cut_off_is_refused(say, export, tmp_path):
+    out, rows = export
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(lines(rows[:-1]))
+    code, _, err = say("verify", out, "--export", short)
+    assert (code, "cut off" in err) == (3, True)
+
+
+def test_a_page_that_was_taken_down_and_is_there_is_found(verify, export, tmp_path):
+    out, rows = export
+    whole, taken = tmp_path / "whole.jsonl", tmp_path / "takedowns.jsonl"
+    whole.write_bytes(lines(rows))
+    row = records(rows)[3]
+    taken.write_bytes(lines([{"url": row["url"], "at": 1, "seq": row["seq"], "observation": row["observation"]}]))
+    found, _ = verify(out.read_bytes(), "--export", whole, "--takedowns", taken, rule=None)
+    assert found == {"taken down, and in the index": 1}

@@ -1,0 +1,162 @@
+"""The documents say what the code does: tables held to the code, files named that exist, imports one way only."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+from pydantic import ByteSize, SecretStr
+
+from simhash.index.redis.layout import Layout
+from simhash.relation.tables import NAMES, design
+from simhash.signature.profiles import PROFILES
+from worker.cli.main import commands
+from worker.settings import Settings
+from worker.stream.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def shown_default(value):
+    """A default as README writes it."""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, ByteSize):
+        return value.human_readable()
+    if isinstance(value, float):
+        return f"{value:g}s"
+    return "" if value is None else str(value)
+
+
+def settings_rows():
+    """README's rows about settings, made from the code."""
+    for name, field in Settings.model_fields.items():
+        default = shown_default(field.default)
+        yield f"| `{name}` | {f'`{default}`' if default else ''} | {field.description} |"
+
+
+def test_every_setting_stands_in_the_readme_as_it_is():
+    table = [line for line in README.splitlines() if re.match(r"\| `[a-z_]+` \|", line)]
+    rows = list(settings_rows())
+    assert [row for row in rows if row not in table] == []
+
+
+@pytest.mark.parametrize("name", sorted(commands.commands))
+def test_every_command_stands_in_the_readme_and_has_help_that_teaches(name):
+    assert f"simhash-dedup {name}" in README
+    shown = CliRunner().invoke(commands, [name, "--help"])
+    assert shown.exit_code == 0
+    assert len(shown.output.splitlines()) > 8
+
+
+def test_every_metric_stands_in_the_readme():
+    registry = CollectorRegistry()
+    Metrics(registry)
+    names = {metric.name + ("_total" if metric.type == "counter" else "") for metric in registry.collect()}
+    assert {name for name in names if f"`{name}" not in README} == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_design_stands_in_the_architecture(name):
+    found = design(name)
+    prefixes = sorted({table.prefix for table in found.tables})
+    p = str(prefixes[0]) if len(prefixes) == 1 else f"{prefixes[0]}..{prefixes[-1]}"
+    assert re.search(
+        rf"^\| `{re.escape(name)}` \| .* \| {len(found.tables)} \| {found.k} \| {p} \|", ARCHITECTURE, re.M
+    )
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_stands_in_the_readme(name):
+    assert f"| `{name}` |" in README
+
+
+def test_the_key_layout_in_the_architecture_is_the_codes():
+    import simhash.index.redis.layout
+
+    keys = re.findall(r"^    (\{ns\}:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
+    assert len(keys) == 8
+    assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
+    assert Layout.__doc__
+
+
+def imports_of(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def modules(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_imports_point_one_way():
+    """The library knows neither the pipeline nor Kafka nor the environment."""
+    for path in modules("simhash"):
+        found = {name.split(".")[0] for name in imports_of(path)}
+        assert found.isdisjoint({"worker", "kafka", "tests", "deploy", "benchmarks", "prometheus_client", "click"}), (
+            path
+        )
+
+
+def test_the_kafka_client_is_imported_in_one_folder_only():
+    users = {
+        path
+        for path in [*modules("simhash"), *modules("worker")]
+        if "kafka" in {n.split(".")[0] for n in imports_of(path)}
+    }
+    assert {path.parent for path in users} == {ROOT / "worker" / "stream" / "kafka"}
+
+
+def test_redis_is_imported_where_it_is_spoken_and_built_only():
+    users = {
+        path
+        for path in [*modules("simhash"), *modules("worker")]
+        if "redis" in {n.split(".")[0] for n in imports_of(path)}
+    }
+    names = {str(path.relative_to(ROOT)) for path in users}
+    assert names <= {
+        "simhash/index/redis/calls.py",
+        "simhash/index/redis/faults.py",
+        "simhash/index/redis/index.py",
+        "simhash/index/redis/opening.py",
+        "simhash/index/redis/server.py",
+        "worker/index/sentinel.py",
+        "worker/index/slot.py",
+        "worker/index/stores.py",
+        "worker/files/embedded.py",
+        "worker/cli/file.py",
+    }
+
+
+def test_the_environment_is_read_in_one_place():
+    readers = {
+        p.name for p in [*modules("simhash"), *modules("worker")] if re.search(r"os\.(environ|getenv)\b", p.read_text())
+    }
+    assert readers <= {"settings.py", "supervisor.py"}
+
+
+def test_packages_only_re_export():
+    for path in (ROOT / "simhash" / "index" / "__init__.py", ROOT / "worker" / "stream" / "kafka" / "__init__.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assert all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in body), path
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "samples/README.md"])
+def test_links_between_documents_lead_somewhere(document):
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_every_module_says_what_it_is_for():
+    for path in [*modules("simhash"), *modules("worker")]:
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path

@@ -1,0 +1,96 @@
+"""What a rebuild reads and which pages it chooses, before any of it is stored."""
+
+import gzip
+import json
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simhash.index import Unique
+from simhash.index.rows import RecordRow, Takedown, encoded
+from tests.kafka.test_rebuild import PROFILE, told
+from tests.pages import entry
+from worker.errors import InputError
+from worker.rebuilding.collected import Collected, forgotten
+from worker.rebuilding.order import Sorted
+from worker.rebuilding.sources import in_file
+from worker.rebuilding.sources import taken_down as read_takedowns
+from worker.settings import load
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 6))
+def test_what_was_forgotten_before_a_takedown_stays_forgotten(steps, most):
+    """Against an index in a few lines: two numbers of three store a page, the third takes down one.
+
+    Each is told twice, as by a delete that was ended before it removed, and another index's page had the number too.
+    """
+    rows, takedowns, there = [], [], []
+    for at, step in enumerate(steps):
+        if step % 3 or not there:
+            rows.append(row_of(len(rows) + 1, 10 * at))
+            there = [*there, rows[-1].seq][-most:]
+        else:
+            seq = there.pop(step % len(there))
+            takedowns += [
+                Takedown("", 10 * at + 5, seq, observed) for observed in (f"{seq:016x}", "f" * 16, f"{seq:016x}")
+            ]
+    with Sorted() as unique:
+        collected = Collected(PROFILE, takedowns, unique)
+        for row in rows:
+            unique.add(row)
+        first = forgotten(collected.numbered(), takedowns, most)
+        assert [row.seq for row in collected.kept(first, 0)] == there
+
+
+def row_of(seq, inserted_ms):
+    return RecordRow(seq, inserted_ms, "0" * 16, None, "text:" + "0" * 16, f"{seq:016x}", "http://a/", None, None)
+
+
+DAMAGED = [
+    ({"fingerprint": "-1"}, "$.fingerprint"),
+    ({"digest": "text:zz"}, "$.digest"),
+    ({"seq": 1 << 48}, "$.seq"),
+    ({"verdict": "duplicate"}, "a duplicate has no number"),
+    ({"url": "http://a/" + "x" * 100_000}, "url is longer than"),
+    ({"id": "x" * 70_000}, "id is longer than"),
+    ({"fetched_at": "x" * 70_000}, "fetched_at is longer than"),
+    ({"source": {"topic": "pa:g es", "partition": 0, "offset": 1, "timestamp": None}}, "$.source.topic"),
+    ({"source": {"topic": "", "partition": 0, "offset": 1, "timestamp": None}}, "$.source.topic"),
+]
+
+
+@pytest.mark.parametrize(("changes", "wrong"), DAMAGED)
+def test_a_verdict_that_cannot_be_stored_is_named(tmp_path, changes, wrong):
+    fine = msgspec.to_builtins(told(entry(1, 5), Unique(1)).verdict)
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (fine, fine | changes)))
+    with pytest.raises(InputError, match=r"verdicts\.jsonl: line 2 is no verdict: ") as refused:
+        list(in_file(path))
+    assert wrong in str(refused.value)
+
+
+@pytest.mark.parametrize("stamped", [-1, 1 << 48, 1 << 60])
+def test_a_time_that_cannot_be_is_that_of_the_file(tmp_path, stamped):
+    """A producer may stamp what it likes: microseconds, say."""
+    verdict = msgspec.to_builtins(told(entry(1, 5), Unique(1)).verdict)
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text(json.dumps(verdict | {"source": verdict["source"] | {"timestamp": stamped}}) + "\n")
+    assert [each.written_ms for each in in_file(path)] == [int(path.stat().st_mtime * 1000)]
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstandard.compress])
+def test_takedowns_are_read_from_files_of_every_kind_that_verdicts_are(tmp_path, packed):
+    rows = [encoded(Takedown(f"http://a/{n}", 1, n, f"{n:016x}")) for n in range(3)]
+    path = tmp_path / "takedowns.jsonl.gz"
+    path.write_bytes(packed(b"\n".join(rows)))
+    assert [each.seq for each in read_takedowns(load({}), [path])] == [0, 1, 2]
+    path.write_bytes(packed(b"".join(rows) + b"{}"))
+    with pytest.raises(InputError, match=r"takedowns\.jsonl\.gz: line 4 is no takedown"):
+        read_takedowns(load({}), [path])
+    path.write_bytes(gzip.compress(b"".join(rows))[:-9])
+    for unreadable in (path, tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(InputError, match=f"^{unreadable}: "):
+            read_takedowns(load({}), [unreadable])
