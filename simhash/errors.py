@@ -100,7 +100,7 @@ class IndexUnreachable(IndexFault):
 
 
 class IndexServerChanged(IndexUnreachable):
-    """The server has another replication id than at the last call. Present receipts (`Index.present`), then go on."""
+    """The server has another replication id than at the last call. Present watermarks (`Index.present`), then go on."""
 
 
 class IndexUnreplicated(IndexFault):

@@ -85,7 +85,7 @@ class Damage:
         self.client.zadd(spot.key, {spot.member + record.seq.to_bytes(6): spot.score})
 
     def gone_but_there(self, fingerprint, record):
-        self.client.zadd(self.layout.gone, {record.seq: record.seq})
+        self.client.zadd(self.layout.tombstones, {record.seq: record.seq})
 
     def old_journal(self, fingerprint, record):
         journal = self.layout.journal(PAGES)

@@ -301,11 +301,11 @@ class Index(Protocol):
     def ping(self) -> None:
         """Raise IndexFault unless the index answers."""
 
-    def receipt(self) -> str:
+    def watermark(self) -> str:
         """What this index attests to have stored, for all that was told so far: kept beside a commit."""
 
-    def present(self, receipts: Iterable[str]) -> None:
-        """Hold receipts that were kept beside commits against the index; needed after each `IndexUnreachable`.
+    def present(self, watermarks: Iterable[str]) -> None:
+        """Hold watermarks that were kept beside commits against the index; needed after each `IndexUnreachable`.
 
         Raises:
             IndexLost: it does not have all that they attest.

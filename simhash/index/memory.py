@@ -108,11 +108,11 @@ class MemoryIndex:
     def ping(self) -> None:
         """It is here."""
 
-    def receipt(self) -> str:
+    def watermark(self) -> str:
         """None: what this process forgets is gone with it."""
         return ""
 
-    def present(self, receipts: Iterable[str]) -> None:
+    def present(self, watermarks: Iterable[str]) -> None:
         """It gave none."""
 
     def replicated(self) -> None:

@@ -127,15 +127,15 @@ def run(
 
 
 class Attesting(MemoryIndex):
-    """Gives a receipt, notes those that are presented, and does not answer when told so."""
+    """Gives a watermark, notes those that are presented, and does not answer when told so."""
 
     attests, away = "", 0
 
-    def receipt(self):
+    def watermark(self):
         return self.attests
 
-    def present(self, receipts):
-        self.presented = [*getattr(self, "presented", []), set(receipts)]
+    def present(self, watermarks):
+        self.presented = [*getattr(self, "presented", []), set(watermarks)]
 
     def check_and_insert(self, entries, committed):
         if self.away:

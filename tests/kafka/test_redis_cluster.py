@@ -132,7 +132,7 @@ def test_an_index_goes_on_on_the_replica_of_a_primary_that_died(tmp_path, name):
             at = on_cluster(nodes, name)
             index, pages = at.open(name, RULE), crowd(300, Random(2))
             answers, _ = judged(index, pages[:150])
-            receipt = index.receipt()
+            watermark = index.watermark()
             primary = slot.clients[slot.source]
             assert primary.execute_command("WAIT", 1, 10_000) == 1
             until(lambda: _offset(follower) >= int(primary.info("replication")["master_repl_offset"]), "it has it all")
@@ -140,7 +140,7 @@ def test_an_index_goes_on_on_the_replica_of_a_primary_that_died(tmp_path, name):
             until(lambda: follower.role()[0] == b"master", "the replica is promoted")
             more, _ = judged(index, pages[150:])
             assert answers + more == brute_force(pages, RULE)
-            index.present([receipt])
+            index.present([watermark])
             assert check(index.inside, lambda _: None).violations == []
         finally:
             replica.kill()

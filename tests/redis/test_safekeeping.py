@@ -9,7 +9,7 @@ import redis
 from simhash.errors import IndexLost, IndexServerChanged
 from simhash.index import Unique
 from simhash.index.redis import epochs
-from simhash.index.redis.epochs import Durability, Receipt, receipt_in
+from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import crowd, relation
@@ -46,57 +46,57 @@ def restored(server, copy):
     server.start()
 
 
-def test_a_receipt_comes_back_from_a_commit():
-    receipt = Receipt("01a1fff760da.60b0bd4d", 17)
-    assert receipt_in(str(receipt)) == receipt
-    assert receipt_in("") is None
-    assert receipt_in("what another tool wrote 17") is None
+def test_a_watermark_comes_back_from_a_commit():
+    watermark = Watermark("01a1fff760da.60b0bd4d", 17)
+    assert watermark_in(str(watermark)) == watermark
+    assert watermark_in("") is None
+    assert watermark_in("what another tool wrote 17") is None
 
 
-def test_a_receipt_names_the_largest_number_told(server):
+def test_a_watermark_names_the_largest_number_told(server):
     index = opened(server)
-    assert index.receipt() == ""
+    assert index.watermark() == ""
     decisions = judged(index, 0)
     largest = max(d.seq for d in decisions if isinstance(d, Unique))
-    assert receipt_in(index.receipt()).seq == largest
+    assert watermark_in(index.watermark()).seq == largest
     judged(index, 0)
-    assert receipt_in(index.receipt()).seq == largest
+    assert watermark_in(index.watermark()).seq == largest
 
 
 def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, monkeypatch):
     index = opened(server)
     before = judged(index, 0)
-    receipt = index.receipt()
+    watermark = index.watermark()
     server.restart()
     with pytest.raises(IndexServerChanged):
         judged(index, 100)
     assert index.documents() == len([d for d in before if isinstance(d, Unique)])
     told: list[str] = []
     monkeypatch.setattr("simhash.index.redis.epochs.log.warning", lambda text, *of: told.append(text % of))
-    index.present([receipt])
+    index.present([watermark])
     assert "replication id" in told[0]
     assert "simhash-dedup rebuild" in told[0]
     assert judged(index, 0) == before
-    opened(server).present([receipt, index.receipt()])
+    opened(server).present([watermark, index.watermark()])
 
 
 def test_a_change_of_the_server_is_told_by_all_that_used_it_before_and_by_the_first_that_comes(server, monkeypatch):
     first, second = opened(server), opened(server)
     for index in (first, second):
         judged(index, 0)
-        index.present([index.receipt()])
-    before = receipt_in(first.receipt()).history[13:]
+        index.present([index.watermark()])
+    before = watermark_in(first.watermark()).epoch[13:]
     server.restart()
     now = redis.Redis.from_url(server.url).info("replication")["master_replid"]
     told: list[str] = []
     monkeypatch.setattr(epochs.log, "warning", lambda text, *of: told.append(text % of))
     for index in (first, second):
-        index.present([index.receipt()])
+        index.present([index.watermark()])
         assert f"(replication id {before}, now {now})" in told.pop()
-    opened(server).present([first.receipt()])
+    opened(server).present([first.watermark()])
     assert told == []
     server.restart()
-    opened(server).present([first.receipt()])
+    opened(server).present([first.watermark()])
     assert len(told) == 1
 
 
@@ -105,31 +105,31 @@ def test_an_older_copy_is_noticed(server, tmp_path):
     judged(index, 0)
     copied(server, tmp_path / "yesterday")
     judged(index, 100)
-    receipt = index.receipt()
+    watermark = index.watermark()
     restored(server, tmp_path / "yesterday")
     with pytest.raises(IndexServerChanged):
         judged(index, 200)
     for again in (index, opened(server)):
         with pytest.raises(IndexLost, match="simhash-dedup rebuild"):
-            again.present([receipt])
+            again.present([watermark])
 
 
 def test_an_older_copy_is_noticed_even_when_its_numbers_have_caught_up(server, tmp_path):
-    """The history of today is one that yesterday's copy has never heard of."""
+    """The epoch of today is one that yesterday's copy has never heard of."""
     index = opened(server)
     judged(index, 0)
     copied(server, tmp_path / "yesterday")
     server.restart()
     today = opened(server)
     judged(today, 100)
-    receipt = today.receipt()
+    watermark = today.watermark()
     restored(server, tmp_path / "yesterday")
     heedless = opened(server)
     for first in range(200, 500, 50):
         judged(heedless, first)
-    assert receipt_in(heedless.receipt()).seq > receipt_in(receipt).seq
+    assert watermark_in(heedless.watermark()).seq > watermark_in(watermark).seq
     with pytest.raises(IndexLost, match="rebuild"):
-        heedless.present([receipt])
+        heedless.present([watermark])
 
 
 def test_numbers_that_one_worker_was_told_and_the_index_lost_stop_all_others_too(server, tmp_path):
@@ -138,42 +138,42 @@ def test_numbers_that_one_worker_was_told_and_the_index_lost_stop_all_others_too
     judged(unknowing, 0)
     copied(server, tmp_path / "copy")
     judged(knowing, 100)
-    receipt = knowing.receipt()
+    watermark = knowing.watermark()
     restored(server, tmp_path / "copy")
     with pytest.raises(IndexServerChanged):
         judged(unknowing, 200)
-    unknowing.present([unknowing.receipt()])
+    unknowing.present([unknowing.watermark()])
     judged(unknowing, 200, 60)
     with pytest.raises(IndexLost, match="rebuild"):
-        knowing.present([receipt])
+        knowing.present([watermark])
     with pytest.raises(IndexServerChanged):
         judged(unknowing, 300)
     with pytest.raises(IndexLost, match="rebuild"):
         unknowing.present([])
     opened(server).accept()
-    unknowing.present([receipt])
+    unknowing.present([watermark])
     judged(unknowing, 300)
 
 
 def test_a_flushed_index_is_noticed_by_who_runs_and_by_who_starts(server):
     index = opened(server)
     judged(index, 0)
-    receipt = index.receipt()
+    watermark = index.watermark()
     redis.Redis.from_url(server.url).flushall()
     with pytest.raises(IndexLost, match="gone"):
         judged(index, 100)
     made_again = opened(server)
     with pytest.raises(IndexLost, match="rebuild"):
-        made_again.present([receipt])
+        made_again.present([watermark])
     with pytest.raises(IndexServerChanged):
         judged(index, 100)
     with pytest.raises(IndexLost, match="rebuild"):
-        index.present([receipt])
+        index.present([watermark])
     made_again.accept()
-    made_again.present([receipt])
+    made_again.present([watermark])
 
 
-def test_a_receipt_of_another_index_stops_only_who_presents_it(server):
+def test_a_watermark_of_another_index_stops_only_who_presents_it(server):
     """A worker that was given the wrong index's name must not stop those that were not."""
     right, wrong = opened(server, "right"), opened(server, "wrong")
     judged(right, 0)

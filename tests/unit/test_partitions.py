@@ -16,7 +16,7 @@ PAGES = Partition("pages", 0)
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
 def test_what_follows_is_in_the_table_and_nothing_else_can_happen(state, event):
-    life = Life(state, 3, 10, "a receipt")
+    life = Life(state, 3, 10, "a watermark")
     if (state, event) in TABLE:
         assert life.after(event).state is TABLE[state, event]
     else:
@@ -38,16 +38,16 @@ def test_what_is_ours_can_always_be_lost_and_what_is_not_never():
 def test_nothing_is_committed_or_told_to_the_index_that_was_not_checked():
     assert [state for state, event in TABLE if event is Event.COMMITTED] == [State.ACTIVE]
     partitions = Partitions()
-    partitions.gained(PAGES, 7, "a receipt")
-    assert (partitions.unchecked(), partitions.marks(), partitions.receipts()) == ([PAGES], {}, [])
+    partitions.gained(PAGES, 7, "a watermark")
+    assert (partitions.unchecked(), partitions.marks(), partitions.watermarks()) == ([PAGES], {}, [])
     with pytest.raises(ImpossibleEvent):
         partitions.committed({PAGES: 9}, "another")
     partitions.passed(PAGES)
-    assert (partitions.unchecked(), partitions.marks(), partitions.receipts()) == ([], {PAGES: 7}, ["a receipt"])
+    assert (partitions.unchecked(), partitions.marks(), partitions.watermarks()) == ([], {PAGES: 7}, ["a watermark"])
     partitions.committed({PAGES: 9}, "another")
-    assert (partitions.marks(), partitions.receipts()) == ({PAGES: 9}, ["another"])
+    assert (partitions.marks(), partitions.watermarks()) == ({PAGES: 9}, ["another"])
     partitions.lost([PAGES])
-    assert (partitions.ours(), partitions.marks(), partitions.receipts()) == ([], {}, [])
+    assert (partitions.ours(), partitions.marks(), partitions.watermarks()) == ([], {}, [])
 
 
 def test_what_was_polled_before_a_partition_was_lost_is_not_gone_back_to():

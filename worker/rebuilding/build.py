@@ -56,7 +56,7 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     whole: Iterator[AnyRow] = chain[AnyRow](collected.kept(skipped, oldest_ms), marks, [EndRow(count, len(marks), 0)])
     loaded(store, msgspec.structs.replace(head, seq=last), whole, lambda seq: on_record(seq, last))
     _take_down(store, collected)
-    # Receipts from before are held against what the verdicts said.
+    # Watermarks from before are held against what the verdicts said.
     store.believe_earlier(now_ms, last)
     return store.release(generation)
 

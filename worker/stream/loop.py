@@ -6,7 +6,7 @@
     replicas      as many as are asked for have it too
     begin         a Kafka transaction
     send          verdicts, dead letters, unique pages; every send confirmed
-    offsets       into the same transaction, with the group's metadata and the index's receipt
+    offsets       into the same transaction, with the group's metadata and the index's watermark
     commit
 
 The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its
@@ -270,10 +270,10 @@ class Loop:
         if not offsets:
             return
         with self._parts.metrics.stage("commit"):
-            receipt = self._parts.index.receipt()
-            self._session.send(outgoing, offsets, self._parts.on_step, receipt)
+            watermark = self._parts.index.watermark()
+            self._session.send(outgoing, offsets, self._parts.on_step, watermark)
         self._parts.on_step("committed")
-        self._partitions.committed(offsets, receipt)
+        self._partitions.committed(offsets, watermark)
         self._count([each.outcome for each in items], judged)
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -308,7 +308,7 @@ class Loop:
         """
         while unchecked := self._partitions.unchecked():
             partition = unchecked[0]
-            self._parts.index.present([self._partitions[partition].receipt])
+            self._parts.index.present([self._partitions[partition].watermark])
             mark = self._parts.index.mark(partition)
             if mark is not None and self._partitions[partition].committed < mark:
                 self._begin_again(partition, mark)
@@ -353,7 +353,7 @@ class Loop:
 
         Who answers now may be another server, or one that was restored.
         """
-        self._parts.index.present(self._partitions.receipts())
+        self._parts.index.present(self._partitions.watermarks())
 
     def _wait_in_group(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -67,15 +67,15 @@ class Life:
     Attributes:
         tenure: counts up with each that begins; 0: it was never ours.
         committed: the offset below which all is answered; of a FOREIGN one it means nothing.
-        receipt: what the index attested beside that commit, whoever made it.
+        watermark: what the index attested beside that commit, whoever made it.
     """
 
     state: State = State.FOREIGN
     tenure: int = 0
     committed: int = 0
-    receipt: str = ""
+    watermark: str = ""
 
-    def after(self, event: Event, committed: int | None = None, receipt: str | None = None) -> Life:
+    def after(self, event: Event, committed: int | None = None, watermark: str | None = None) -> Life:
         """The next state.
 
         Raises:
@@ -88,7 +88,7 @@ class Life:
             following,
             self.tenure + (event in (Event.GAINED, Event.READ_ON)),
             self.committed if committed is None else committed,
-            self.receipt if receipt is None else receipt,
+            self.watermark if watermark is None else watermark,
         )
 
 
@@ -101,22 +101,22 @@ class Partitions:
     def __getitem__(self, partition: Partition) -> Life:
         return self._lives.get(partition, Life())
 
-    def gained(self, partition: Partition, position: int, receipt: str) -> None:
+    def gained(self, partition: Partition, position: int, watermark: str) -> None:
         """It is ours from `position`."""
-        self._lives[partition] = self[partition].after(Event.GAINED, position, receipt)
+        self._lives[partition] = self[partition].after(Event.GAINED, position, watermark)
 
     def passed(self, partition: Partition) -> None:
         """Where it begins is right."""
         self._lives[partition] = self[partition].after(Event.PASSED)
 
-    def read_on(self, partition: Partition, position: int, receipt: str) -> None:
+    def read_on(self, partition: Partition, position: int, watermark: str) -> None:
         """It begins at `position` by now; what was polled of it is others' work."""
-        self._lives[partition] = self[partition].after(Event.READ_ON, position, receipt)
+        self._lives[partition] = self[partition].after(Event.READ_ON, position, watermark)
 
-    def committed(self, offsets: Mapping[Partition, int], receipt: str) -> None:
+    def committed(self, offsets: Mapping[Partition, int], watermark: str) -> None:
         """All below these offsets is answered."""
         for partition, offset in offsets.items():
-            self._lives[partition] = self[partition].after(Event.COMMITTED, offset, receipt)
+            self._lives[partition] = self[partition].after(Event.COMMITTED, offset, watermark)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """They are others' now."""
@@ -135,9 +135,9 @@ class Partitions:
         """The committed offsets of the active ones, for the index."""
         return {p: life.committed for p, life in self._lives.items() if life.state is State.ACTIVE}
 
-    def receipts(self) -> list[str]:
+    def watermarks(self) -> list[str]:
         """What the index attested for the active ones, each once."""
-        return list(dict.fromkeys(life.receipt for life in self._lives.values() if life.state is State.ACTIVE))
+        return list(dict.fromkeys(life.watermark for life in self._lives.values() if life.state is State.ACTIVE))
 
     def holds(self, partition: Partition, tenure: int) -> bool:
         """Whether records of that tenure are still ours to answer."""

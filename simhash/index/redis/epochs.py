@@ -1,9 +1,9 @@
-"""Whether Redis still has what it was given: receipts for what was stored, and replicas that have it too.
+"""Whether Redis still has what it was given: watermarks for what was stored, and replicas that have it too.
 
-A *history* is one server's time with an index (`lua/epochs.lua` says how it is named and kept). A *receipt* is a
-history and the largest number that was told under it; whoever commits a verdict keeps the receipt beside it, and
-presents it when it comes back. A receipt that the index cannot meet proves that pages are lost whose verdicts are out.
-Every script call names the history that it counts on, and Redis compares it with its own replication id in the same
+An *epoch* is one server's time with an index (`lua/epochs.lua` says how it is named and kept). A *watermark* is an
+epoch and the largest number that was told under it. The worker that commits a verdict keeps the watermark beside it and
+presents it when it comes back. One that the index cannot meet proves that pages are lost whose verdicts are out.
+Every script call names the epoch that it counts on, and Redis compares it with its own replication id in the same
 atomic step: no call is answered by a server that was restarted, promoted or restored since, before that was looked at.
 """
 
@@ -38,21 +38,21 @@ class Durability:
     wait_ms: int = 1000
 
 
-class Receipt(NamedTuple):
-    """The largest number that was told under a history."""
+class Watermark(NamedTuple):
+    """The largest number that was told under an epoch."""
 
-    history: str
+    epoch: str
     seq: int
 
     def __str__(self) -> str:
         """As it travels beside a commit."""
-        return f"simhash-dedup {self.history} {self.seq}"
+        return f"simhash-dedup {self.epoch} {self.seq}"
 
 
-def receipt_in(text: str) -> Receipt | None:
-    """The receipt in a commit's metadata; None where there is none (another tool's, or an older program's)."""
+def watermark_in(text: str) -> Watermark | None:
+    """The watermark in a commit's metadata; None where there is none (another tool's, or an older program's)."""
     found = _RECEIPT.fullmatch(text)
-    return Receipt(found[1], int(found[2])) if found else None
+    return Watermark(found[1], int(found[2])) if found else None
 
 
 class Safekeeping:
@@ -69,7 +69,7 @@ class Safekeeping:
         self._meta = meta
         self._durability = durability
         self._script = self.client.register_script(_SCRIPT)
-        self._history = ""
+        self._epoch = ""
         self._seq = 0
         self._connects = 0
         self._connects_before = 0
@@ -77,26 +77,26 @@ class Safekeeping:
             self.client.connection.register_connect_callback(self._note_connect)
 
     @property
-    def receipt(self) -> Receipt | None:
+    def watermark(self) -> Watermark | None:
         """For all that was told so far; None before the first call."""
-        return Receipt(self._history, self._seq) if self._history else None
+        return Watermark(self._epoch, self._seq) if self._epoch else None
 
-    def present(self, receipts: Iterable[Receipt] = ()) -> str:
-        """Hold these receipts against the index; returns the history it is in now."""
-        told = [str(value) for each in receipts for value in each]
+    def present(self, watermarks: Iterable[Watermark] = ()) -> str:
+        """Hold these watermarks against the index; returns the epoch it is in now."""
+        told = [str(value) for each in watermarks for value in each]
         answer, seq, left = self._script(keys=[self._meta], args=["present", *told])
-        history = answer.decode()
-        self._note_change(left.decode() or _server_of(self._history), _server_of(history), seq)
-        if history != self._history:
-            self._history, self._seq = history, 0
-        return self._history
+        epoch = answer.decode()
+        self._note_change(left.decode() or _server_of(self._epoch), _server_of(epoch), seq)
+        if epoch != self._epoch:
+            self._epoch, self._seq = epoch, 0
+        return self._epoch
 
     def expected(self) -> str:
-        """The history that a call counts on."""
-        return self._history or self.present()
+        """The epoch that a call counts on."""
+        return self._epoch or self.present()
 
     def accept(self) -> None:
-        """Take the index as it is: a new history begins, and receipts of all earlier ones are void."""
+        """Take the index as it is: a new epoch begins, and watermarks of all earlier ones are void."""
         self._script(keys=[self._meta], args=["accept"])
 
     def told(self, seq: int) -> None:
@@ -139,6 +139,6 @@ class Safekeeping:
         self._connects += 1
 
 
-def _server_of(history: str) -> str:
-    """Its replication id; empty where there is no history yet."""
-    return history[13:]
+def _server_of(epoch: str) -> str:
+    """Its replication id; empty where there is no epoch yet."""
+    return epoch[13:]

@@ -87,7 +87,7 @@ def _fault(message: str) -> IndexFault:
         return IndexLost(f"the index is gone: Redis was flushed, or came up without its data. {REBUILD}")
     if kind == "GENERATION":
         return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated meanwhile")
-    if kind == "HISTORY":
+    if kind == "EPOCH":
         return IndexServerChanged(
             "Redis has another replication id than at the last call: it was restarted, restored or failed over"
         )
@@ -98,9 +98,9 @@ def _fault(message: str) -> IndexFault:
     return IndexFault(f"Redis: {message}")
 
 
-def _lost(history: str, seq: str, present: str) -> str:
+def _lost(epoch: str, seq: str, present: str) -> str:
     return (
         f"the index lacks pages whose verdicts were committed: number {seq} was given under replication id "
-        f"{history[13:]}, of which it has none beyond {present}. Redis was flushed, restored from an older copy, or "
+        f"{epoch[13:]}, of which it has none beyond {present}. Redis was flushed, restored from an older copy, or "
         f"failed over to a replica that was behind. {REBUILD}"
     )

@@ -36,7 +36,7 @@ from simhash.index.interface import (
     Unique,
 )
 from simhash.index.redis.calls import Calls
-from simhash.index.redis.epochs import Durability, Safekeeping, receipt_in
+from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, untagged
 from simhash.index.redis.operators.inside import Inside
@@ -221,20 +221,20 @@ class RedisIndex:
         with translated():
             self._client.ping()
 
-    def present(self, receipts: Iterable[str]) -> None:
+    def present(self, watermarks: Iterable[str]) -> None:
         """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
         with translated():
             check_server(self._client)
-            self._safekeeping.present(filter(None, map(receipt_in, receipts)))
+            self._safekeeping.present(filter(None, map(watermark_in, watermarks)))
 
     def accept(self) -> None:
-        """The operator announces that the index is right as it is, whatever receipts say of it."""
+        """The operator announces that the index is right as it is, whatever watermarks say of it."""
         with translated():
             self._safekeeping.accept()
 
-    def receipt(self) -> str:
-        """See `Index.receipt`."""
-        return str(self._safekeeping.receipt or "")
+    def watermark(self) -> str:
+        """See `Index.watermark`."""
+        return str(self._safekeeping.watermark or "")
 
     def replicated(self) -> None:
         """See `Index.replicated`."""
@@ -290,7 +290,7 @@ class RedisIndex:
         wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
         of_call: dict[str, object] = {
             "work": CALL_WORK,
-            "history": self._safekeeping.expected(),
+            "epoch": self._safekeeping.expected(),
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),

@@ -9,7 +9,7 @@
     {ns}:x:<top b bits, hex>       HASH  tagged digest -> record, for pages without a fingerprint; 'c', fingerprint and
                                          digest of a record that does not stand everywhere -> its seq, where it stands
     {ns}:log                       LIST  the name of each record, oldest first: one entry for each seq
-    {ns}:gone                      ZSET  seq of records that were removed out of turn, and whose entries the log has
+    {ns}:tombstones                ZSET  seq of records that were removed out of turn, and whose entries the log has
     {ns}:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset;
                                          "trimmed" -> from where on decisions below the mark are still there
 
@@ -131,7 +131,7 @@ class Layout:
         self.keys = keys or self.tag
         self.spec = spec
         self.meta = meta or meta_key(name)
-        self.gone = f"{self.keys}:gone"
+        self.tombstones = f"{self.keys}:tombstones"
         self.log = f"{self.keys}:log"
         relation, b = spec.relation, spec.bucket_bits
         self.bits = relation.design.bits
@@ -342,7 +342,7 @@ class Layout:
         )
         return {
             "log": self.log,
-            "gone": self.gone,
+            "tombstones": self.tombstones,
             "nothing": f"{self.tag}:nothing",
             "journals": self.journals_start,
             "records": self.records_start,

@@ -46,7 +46,7 @@ class Assigned(NamedTuple):
 
     partition: Partition
     position: int
-    receipt: str
+    watermark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Session:
         outgoing: Sequence[Outgoing],
         offsets: Mapping[Partition, int],
         on_step: Callable[[str], None],
-        receipt: str = "",
+        watermark: str = "",
     ) -> None:
-        """Commit `outgoing` and the `offsets` (next to be read), the index's receipt beside them, in one transaction.
+        """Commit `outgoing` and the `offsets` (next to be read), the index's watermark beside them, in one transaction.
 
         Raises:
             BatchAborted: nothing was committed.
@@ -116,7 +116,7 @@ class Session:
         """
         with translated(self._settings):
             placed = self._placed(outgoing)
-            positions = {TopicPartition(*p): OffsetAndMetadata(offset, receipt, -1) for p, offset in offsets.items()}
+            positions = {TopicPartition(*p): OffsetAndMetadata(offset, watermark, -1) for p, offset in offsets.items()}
             self._transactions.commit(placed, positions, self._member.membership, on_step)
 
     def seek(self, positions: Mapping[Partition, int]) -> None:
@@ -217,11 +217,11 @@ class Session:
         """Go to a partition's committed offset, or where the settings say of a new group."""
         committed = self._committed(tp)
         if committed is not None:
-            position, receipt = committed.offset, committed.metadata or ""
+            position, watermark = committed.offset, committed.metadata or ""
         else:
-            position, receipt = self._edge(tp), ""
+            position, watermark = self._edge(tp), ""
         self._consumer.seek(tp, position)
-        return Assigned(Partition(*tp), position, receipt)
+        return Assigned(Partition(*tp), position, watermark)
 
     def _committed(self, tp: TopicPartition) -> OffsetAndMetadata | None:
         """A partition's committed offset, as of now.

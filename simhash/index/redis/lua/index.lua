@@ -44,7 +44,7 @@ local function rights()
     {'ZADD', layout.table_keys[1], '0', 'm'}, {'ZREM', layout.table_keys[1], 'm'},
     {'ZCOUNT', layout.table_keys[1], '0', '0'}, {'ZRANGEBYSCORE', layout.table_keys[1], '0', '0'},
     {'ZSCORE', layout.table_keys[1], 'm'}, {'HSTRLEN', layout.records, 'f'},
-    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'ZADD', layout.gone, '0', 'm'},
+    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'ZADD', layout.tombstones, '0', 'm'},
     {'HSET', layout.journals, 'f', 'v'}, {'RPUSH', layout.log, 'v'}, {'LPOP', layout.log}, {'LLEN', layout.log},
     {'LINDEX', layout.log, '0'}, {'LRANGE', layout.log, '0', '0'}, {'TIME'}, {'INFO', 'replication'}}
   for i = 2, #layout.table_keys do commands[#commands + 1] = {'ZADD', layout.table_keys[i], '0', 'm'} end
@@ -61,7 +61,7 @@ if VERB == 'rights' then return redis.acl_check_cmd and rights() or NONE end   -
 local here = redis.pcall('EXISTS', layout.nothing)
 if type(here) == 'table' and here.err then return redis.error_reply('MOVING ' .. here.err) end
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'history', 'base', 'pause', 'most_candidates', 'crowded')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'epoch', 'base', 'pause', 'most_candidates', 'crowded')
 if meta[1] ~= ARGV[2] then return redis.error_reply('GENERATION ' .. tostring(meta[1])) end
 local seq, documents, crowded_records = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[8] or '0')
 
@@ -194,7 +194,7 @@ end
 -- The entry of this number stays in the log, and its record is removed out of turn.
 local function leave_gap(number)
   gaps, removed = gaps + 1, removed + 1
-  call('ZADD', layout.gone, text_of(number), text_of(number))
+  call('ZADD', layout.tombstones, text_of(number), text_of(number))
 end
 
 local function write_counters()
@@ -356,7 +356,7 @@ local function forget_some(budget)
       budget, forgotten = budget - 1, forgotten + 1
     else
       gaps = gaps - 1
-      call('ZREM', layout.gone, text_of(entry.seq))
+      call('ZREM', layout.tombstones, text_of(entry.seq))
       budget = budget - 1 / GAPS_FOR_A_RECORD
     end
   end
@@ -368,7 +368,7 @@ local function oldest_kept()
   local wanted, before = from, nil
   while gaps > 0 and wanted ~= before do
     before = wanted
-    wanted = from + call('ZCOUNT', layout.gone, '-inf', '(' .. text_of(before))
+    wanted = from + call('ZCOUNT', layout.tombstones, '-inf', '(' .. text_of(before))
   end
   return wanted
 end
@@ -383,7 +383,7 @@ end
 -- Judging --------------------------------------------------------------------------------------------------------
 -- judge: a batch of pages, in order; those that match nothing are stored.
 --
--- ARGV[3]   call: JSON {work, history, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page, partitions, base,
+-- ARGV[3]   call: JSON {work, epoch, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page, partitions, base,
 --           decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
 --           decided: numbers of the pages (from 1) that are known from it
 -- ARGV[4..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
@@ -705,9 +705,9 @@ local RECORD_WORK = 3   -- a candidate within reach, whose record is looked at
 -- What a caller counts on that is not so any more: the index's epoch and this server's own replication id (epochs.lua), the
 -- base; or the index stands still while it is moved to other tables.
 local function refusal()
-  local own = 'master_replid:' .. sub(asked.history, 14)
-  if meta[4] ~= asked.history or not string.find(call('INFO', 'replication'), own, 1, true) then
-    return redis.error_reply('HISTORY')
+  local own = 'master_replid:' .. sub(asked.epoch, 14)
+  if meta[4] ~= asked.epoch or not string.find(call('INFO', 'replication'), own, 1, true) then
+    return redis.error_reply('EPOCH')
   end
   if (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
   if meta[6] and tonumber(meta[6]) > tonumber(time[1]) then return redis.error_reply('PAUSE') end

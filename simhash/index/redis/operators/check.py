@@ -90,7 +90,7 @@ class _Checker:
     def _check_log(self) -> None:
         for _ in range(WALKS):
             self.found.logged = 0
-            gone = [int(member) for member, _ in self._client.zscan_iter(self._layout.gone, count=FIELDS_AT_ONCE)]
+            gone = [int(member) for member, _ in self._client.zscan_iter(self._layout.tombstones, count=FIELDS_AT_ONCE)]
             removed, last, without = self._walk()
             expected = last.seq - last.first + 1 - last.documents
             gaps = sum(seq >= last.first for seq in without)

@@ -76,7 +76,7 @@ class Store:
         self._set("seq", seq)
 
     def believe_earlier(self, before_ms: int, seq: int) -> None:
-        """Receipts of epochs that began by then, and that the index does not know, hold up to this number."""
+        """Watermarks of epochs that began by then, and that the index does not know, hold up to this number."""
         self._set("earlier", f"{before_ms} {seq}")
 
     def release(self, generation: str) -> int:

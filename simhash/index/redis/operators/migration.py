@@ -48,7 +48,7 @@ PAUSE_SECONDS = 5
 """A pause ends by itself after so long."""
 FEW = 500
 """So many records are carried within the pause."""
-_KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log", "gone")
+_KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log", "tombstones")
 
 _PAUSE = """
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
@@ -218,8 +218,8 @@ class Migration:
     def _without_removed(self, live: Inside, new: Inside, store: Store) -> Stretch:
         """Remove from the next generation what the live index has forgotten since it was carried."""
         state = stretch(live, 0, 1)
-        gone = {int(member) for member, _ in self._client.zscan_iter(live.layout.gone, count=1000)}
-        known = {int(member) for member, _ in self._client.zscan_iter(new.layout.gone, count=1000)}
+        gone = {int(member) for member, _ in self._client.zscan_iter(live.layout.tombstones, count=1000)}
+        known = {int(member) for member, _ in self._client.zscan_iter(new.layout.tombstones, count=1000)}
         over = iter(self._stale(new, state.first, sorted(gone - known)))
         while some := list(islice(over, TAKEN_AT_ONCE)):
             store.take_down(some)

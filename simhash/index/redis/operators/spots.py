@@ -12,7 +12,7 @@ from simhash.index.redis.layout import Layout
 
 AT_ONCE = 500
 """Records, and places, that are read at once."""
-_KEY = re.compile(r"(meta|log|gone)|([rx]):([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
+_KEY = re.compile(r"(meta|log|tombstones)|([rx]):([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
 
 
 class Spot(NamedTuple):
@@ -24,7 +24,7 @@ class Spot(NamedTuple):
 
 
 class KeyName(NamedTuple):
-    """A key, taken apart: its kind ('meta', 'log', 'gone', 't', 'b', 'r', 'x', 'j'), and which of that kind."""
+    """A key, taken apart: its kind ('meta', 'log', 'tombstones', 't', 'b', 'r', 'x', 'j'), and which of that kind."""
 
     kind: str
     number: int = 0

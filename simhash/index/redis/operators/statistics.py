@@ -33,8 +33,8 @@ class Kind:
     """Keys of one kind.
 
     Attributes:
-        kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "gone", "journals"
-            or "meta".
+        kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "tombstones",
+            "journals" or "meta".
         keys, entries, bytes: of all of them, estimated where not all were looked at.
         looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
         largest: of those looked at, the ones with the most entries.
@@ -159,7 +159,7 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         kinds=(
             *kinds,
             single("log", [layout.log], "llen", look),
-            single("gone", [layout.gone], "zcard", look),
+            single("tombstones", [layout.tombstones], "zcard", look),
             single("journals", journals, "hlen", look),
             single("meta", [layout.meta], "hlen", look),
         ),
