@@ -19,6 +19,7 @@ import redis
 from rich.console import Console
 
 import worker.cli.file as file_command
+from simhash.index.redis.layout import meta_key
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported
@@ -532,7 +533,7 @@ def test_an_import_that_is_interrupted_says_how_it_goes_on(client, redis_server,
     with pipe.open("wb") as rows:
         rows.write(lines[0])
         rows.flush()
-        until(lambda: client.exists(f"{name}-b:meta"), "the begin of the import")
+        until(lambda: client.exists(meta_key(f"{name}-b")), "the begin of the import")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     assert process.communicate()[1].decode().startswith("interrupted: the same command goes on where it was")
