@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import redis
 
-from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees, finish
+from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
 from tests.servers import running_redis, running_replica, running_sentinel
 from tests.stream import Stream, json_page, texts, until, working
 from worker.index.sentinel import sentinel_client
