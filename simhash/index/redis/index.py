@@ -259,14 +259,18 @@ class RedisIndex:
 
         left = len(entries) - len(answers)
         pack(CALL_PAGES if left <= CALL_PAGES else FIRST_PAGES)
+        told: list[bytes] = []
+        asked: list[_Packed] = []
         with self._calls.line() as line:
             while waiting:
                 sent = list(islice(waiting, CALL_PAGES))
                 line.send(self._arguments(of_call, sent))
+                # While the server works at this call: what the last one told, and the pages of the next.
+                answers += map(self._told, told, asked)
                 pack(len(sent) + CALL_PAGES)
-                for data, page in zip(line.receive(), sent, strict=False):
-                    answers.append(self._told(data, page))
-                    waiting.popleft()
+                told = line.receive()
+                asked = [waiting.popleft() for _, _ in zip(told, sent, strict=False)]
+            answers += map(self._told, told, asked)
 
     def _told(self, data: bytes, page: _Packed) -> Answer:
         """The answer for a page.
