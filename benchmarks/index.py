@@ -143,7 +143,7 @@ def _measured_at(report: Report, sizes: Sizes, server: RedisServer, label: str, 
 def _title(label: str, relation: Relation) -> str:
     shape = f"{len(relation.design.tables)} tables"
     shape += f", {relation.bands} bands" if relation.bands else ""
-    shape += ", probes at distance 1" if relation.design.radius else ""
+    shape += ", probes at distance 1" if any(table.radius for table in relation.design.tables) else ""
     return f"shipped default ({shape})" if label == "default" else f"design {label} ({shape})"
 
 

@@ -115,8 +115,8 @@ class SignatureTable:
             return np.ones(len(first), dtype=bool)
         apart = self.gate[first] ^ self.gate[second]
         met = np.zeros(len(first), dtype=bool)
-        for mask in _prefix_masks(rule.design):
-            met |= np.bitwise_count(apart & mask).sum(axis=1) <= rule.design.radius
+        for mask, table in zip(_prefix_masks(rule.design), rule.design.tables, strict=True):
+            met |= np.bitwise_count(apart & mask).sum(axis=1) <= table.radius
         if rule.bands:
             keys = self.keys[first]
             met |= ((keys == self.keys[second]) & (keys != 0)).any(axis=1)

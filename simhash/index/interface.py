@@ -183,8 +183,7 @@ class Relation:
     @property
     def probes(self) -> int:
         """In how many places a page is looked up: the prefixes that it probes, and its band keys."""
-        flips = sum(table.prefix for table in self.design.tables) if self.design.radius else 0
-        return len(self.design.tables) + flips + self.bands
+        return sum(table.probes for table in self.design.tables) + self.bands
 
     @property
     def place_limit(self) -> int:

@@ -190,11 +190,11 @@ class MemoryIndex:
             yield "t", number, table.permute(fingerprint) >> (table.bits - table.prefix)
 
     def _probes(self, fingerprint: int) -> Iterator[Place]:
-        """All prefixes that are within the design's radius of this fingerprint's."""
+        """All prefixes that are within the tables' radii of this fingerprint's."""
         design = self._spec.relation.design
         for kind, number, prefix in self._own_places(fingerprint):
             yield kind, number, prefix
-            for bit in range(design.tables[number].prefix if design.radius else 0):
+            for bit in range(design.tables[number].probes - 1):
                 yield kind, number, prefix ^ (1 << bit)
 
     def _bands(self, verifier: int | None) -> Iterator[Place]:

@@ -19,7 +19,7 @@ _Move = tuple[int, bool]
 
 
 def coverage(design: Design, reach: int) -> list[float]:
-    """The share of the pairs at distance 0, 1 ... `reach` that share (within the design's radius) a table's prefix."""
+    """The share of the pairs at distance 0, 1 ... `reach` that share a table's prefix, within its radius."""
     missed = _missed(design, reach)
     return [1.0 - missed[distance] / comb(design.bits, distance) for distance in range(reach + 1)]
 
@@ -43,11 +43,17 @@ def groups(design: Design) -> Counter[tuple[int, ...]]:
 
 def _missed(design: Design, reach: int) -> list[int]:
     """How many placements of 0, 1 ... `reach` differing bits no table finds."""
-    enough = design.radius + 1
+    widest = max(table.radius for table in design.tables)
+    enough = widest + 1
     sizes = groups(design)
     ahead = [frozenset(group for group in sizes if number in group) for number in range(len(design.tables))]
     kinds = sorted(set(ahead), key=ahead.index)
-    ways: Counter[tuple[_Hits, int]] = Counter({((0,) * len(kinds), 0): 1})
+    # A table of a smaller radius starts with the hits that it cannot bear.
+    most = dict.fromkeys(kinds, 0)
+    for table, kind in zip(design.tables, ahead, strict=True):
+        most[kind] = max(most[kind], table.radius)
+    spent = [widest - most[kind] for kind in kinds]
+    ways: Counter[tuple[_Hits, int]] = Counter({(tuple(spent), 0): 1})
     for group, width in sizes.items():
         kinds, moves = _past(group, kinds)
         after: Counter[tuple[_Hits, int]] = Counter()

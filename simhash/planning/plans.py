@@ -157,21 +157,21 @@ def candidates(layout: Layout, documents: int) -> float:
     """Entries that a page's probes bring, on average."""
     relation = layout.spec.relation
     design = relation.design
-    tables = sum((1 + design.radius * table.prefix) * 2.0**-table.prefix for table in design.tables)
+    tables = sum(table.probes * 2.0**-table.prefix for table in design.tables)
     bands = relation.bands * 2.0 ** -min(BAND_BITS, layout.band_shape.bucket + layout.band_shape.score)
     return documents * (tables + bands)
 
 
 def candidates_per_probe(design: Design, documents: int) -> float:
     """Entries of a table that share one prefix, on average."""
-    probes = [(1 + design.radius * table.prefix, 2.0**-table.prefix) for table in design.tables]
+    probes = [(table.probes, 2.0**-table.prefix) for table in design.tables]
     return documents * sum(count * share for count, share in probes) / sum(count for count, _ in probes)
 
 
 def check_us(relation: Relation, met: float) -> float:
     """Microseconds of Redis for a page that is checked and stored."""
     design = relation.design
-    more_probes = design.radius * sum(table.prefix for table in design.tables)
+    more_probes = sum(table.probes - 1 for table in design.tables)
     return (
         COSTS.page
         + COSTS.table * len(design.tables)

@@ -6,7 +6,9 @@ fingerprints that differ in at most `k` bits agree on the prefix of at least one
 look at the entries that share a prefix. Source: Manku, Jain, Das Sarma, "Detecting Near-Duplicates for Web Crawling",
 WWW 2007, section 3; the four designs of its section 3.1.2 are `DESIGNS` here.
 
-`radius` widens a probe: a table is read at its own prefix and at every prefix within `radius` flipped bits of it.
+A table's `radius` widens its probe: it is read at its own prefix and at every prefix within `radius` flipped bits of
+it. So tables may lead with one part each, of thresholds of their own: of k differing bits, some part of m has no more
+than its radius, when the radii sum to k - m + 1 (the general pigeonhole principle: Qin et al., "GPH", ICDE 2018).
 
 Worked example (8 bits, 4 blocks choose 1, table 2, fingerprint abcdefgh): the blocks are ab cd ef gh, block 2 leads,
 the permuted fingerprint is ef ab cd gh and p = 2.
@@ -14,6 +16,7 @@ the permuted fingerprint is ef ab cd gh and p = 2.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import re
@@ -52,12 +55,15 @@ class Move:
 class Table:
     """One permutation: the blocks of a fingerprint in their new order, the first `prefix` bits of it leading.
 
-    `lead` has those bits set where they stand in the fingerprint.
+    Attributes:
+        radius: two fingerprints meet here that differ in at most so many of the leading bits: 0 or 1.
+        lead: has those bits set where they stand in the fingerprint.
     """
 
     bits: int
     blocks: tuple[Block, ...]
     prefix: int
+    radius: int = 0
     lead: int = field(init=False, repr=False, compare=False)
     _forward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
     _backward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
@@ -69,6 +75,8 @@ class Table:
             raise DesignError(f"blocks {covered} do not cover {self.bits} bits exactly once")
         if not 0 < self.prefix <= self.bits:
             raise DesignError(f"a prefix of {self.prefix} bits does not fit in {self.bits}")
+        if self.radius not in (0, 1):
+            raise DesignError(f"radius is 0 or 1, not {self.radius}")
         moves = tuple(_moves(self.bits, self.blocks))
         object.__setattr__(self, "lead", sum(1 << (self.bits - 1 - bit) for bit in self._lead_bits()))
         object.__setattr__(self, "_forward", moves)
@@ -77,6 +85,11 @@ class Table:
     def _lead_bits(self) -> list[int]:
         in_order = [bit for block in self.blocks for bit in range(block.start, block.end)]
         return in_order[: self.prefix]
+
+    @property
+    def probes(self) -> int:
+        """How many prefixes are read to find what meets a fingerprint."""
+        return 1 + self.prefix * self.radius
 
     def permute(self, fingerprint: int) -> int:
         """The fingerprint with this table's blocks in front."""
@@ -109,11 +122,6 @@ class Design:
     bits: int
     k: int
     tables: tuple[Table, ...]
-    radius: int = 0
-
-    def __post_init__(self) -> None:
-        if self.radius not in (0, 1):
-            raise DesignError(f"radius is 0 or 1, not {self.radius}")
 
     @property
     def shortest_prefix(self) -> int:
@@ -123,7 +131,7 @@ class Design:
     def shares_prefix(self, a: int, b: int) -> bool:
         """Whether some table's probe for `a` meets `b` (symmetric)."""
         different = a ^ b
-        return any((different & table.lead).bit_count() <= self.radius for table in self.tables)
+        return any((different & table.lead).bit_count() <= table.radius for table in self.tables)
 
     def describe(self) -> dict[str, object]:
         """The design as JSON-able data; equal descriptions are equal designs."""
@@ -131,9 +139,14 @@ class Design:
             "name": self.name,
             "bits": self.bits,
             "k": self.k,
-            "radius": self.radius,
+            "radius": self._radius(),
             "tables": [[t.prefix, [[b.start, b.width] for b in t.blocks]] for t in self.tables],
         }
+
+    def _radius(self) -> int | list[int]:
+        """One for all tables, or each its own."""
+        radii = [table.radius for table in self.tables]
+        return radii[0] if len(set(radii)) == 1 else radii
 
 
 class _Described(msgspec.Struct):
@@ -142,7 +155,7 @@ class _Described(msgspec.Struct):
     name: str
     bits: int
     k: int
-    radius: int
+    radius: int | list[int]
     tables: list[tuple[int, list[tuple[int, int]]]]
 
 
@@ -156,8 +169,14 @@ def described(data: dict[str, object]) -> Design:
         found = msgspec.convert(data, _Described)
     except msgspec.ValidationError as error:
         raise DesignError(f"not the description of a design: {error}") from error
-    tables = (Table(found.bits, tuple(Block(*b) for b in blocks), prefix) for prefix, blocks in found.tables)
-    return Design(found.name, found.bits, found.k, tuple(tables), found.radius)
+    radii = [found.radius] * len(found.tables) if isinstance(found.radius, int) else found.radius
+    if len(radii) != len(found.tables):
+        raise DesignError(f"not the description of a design: {len(radii)} radii of {len(found.tables)} tables")
+    tables = (
+        Table(found.bits, tuple(Block(*b) for b in blocks), prefix, radius)
+        for (prefix, blocks), radius in zip(found.tables, radii, strict=True)
+    )
+    return Design(found.name, found.bits, found.k, tuple(tables))
 
 
 def cut(start: int, width: int, parts: int) -> tuple[Block, ...]:
@@ -192,15 +211,37 @@ def choose(parts: int, lead: int, bits: int = 64, radius: int = 0, name: str | N
     if not 0 < lead <= parts:
         raise DesignError(f"cannot lead with {lead} of {parts} blocks")
     blocks = cut(0, bits, parts)
-    tables = tuple(_led(bits, blocks, chosen) for chosen in combinations(range(parts), lead))
+    tables = tuple(_led(bits, blocks, chosen, radius) for chosen in combinations(range(parts), lead))
     label = name or f"{parts}c{lead}" + (f"r{radius}" if radius else "")
-    return Design(label, bits, guaranteed(parts, lead, radius), tables, radius)
+    return Design(label, bits, guaranteed(parts, lead, radius), tables)
 
 
-def _led(bits: int, blocks: Sequence[Block], chosen: Sequence[int]) -> Table:
+def _led(bits: int, blocks: Sequence[Block], chosen: Sequence[int], radius: int = 0) -> Table:
     lead = [blocks[i] for i in chosen]
     rest = [block for i, block in enumerate(blocks) if i not in chosen]
-    return Table(bits, (*lead, *rest), sum(block.width for block in lead))
+    return Table(bits, (*lead, *rest), sum(block.width for block in lead), radius)
+
+
+def parted(parts: Sequence[tuple[int, int]], bits: int = 64, name: str = "") -> Design:
+    """A table for each part, which leads in it, with a radius of its own; k is the sum of the radii + m - 1.
+
+    Args:
+        parts: width and radius of each; the widths are scaled to `bits`.
+
+    Raises:
+        DesignError: no such design.
+    """
+    whole = sum(width for width, _ in parts)
+    ends = [bits * sum(width for width, _ in parts[:n]) // whole for n in range(len(parts) + 1)]
+    blocks = tuple(Block(start, end - start) for start, end in itertools.pairwise(ends))
+    tables = tuple(_led(bits, blocks, [n], radius) for n, (_, radius) in enumerate(parts))
+    return Design(name, bits, sum(radius for _, radius in parts) + len(parts) - 1, tables)
+
+
+def _parts_in(text: str) -> list[tuple[int, int]]:
+    """`20+20+24r1` as widths and radii."""
+    cut_at = (part.partition("r") for part in text.split("+"))
+    return [(int(width), int(radius or 0)) for width, _, radius in cut_at]
 
 
 def nested(outer: int, inner: int, bits: int = 64, name: str | None = None) -> Design:
@@ -285,7 +326,8 @@ def _covers(parts: int, leads: Sequence[Sequence[int]], hit: int) -> bool:
 def design(name: str, bits: int = 64) -> Design:
     """The design called `name`: one of `NAMES`, or in words of its own.
 
-    `<m>c<c>`: m blocks choose c; `<m>c<c>r1`: probed at distance 1 too; `2(<m>c<c>)`: in each half; `<a>x<b>`: nested.
+    `<m>c<c>`: m blocks choose c; `<m>c<c>r1`: probed at distance 1 too; `2(<m>c<c>)`: in each half; `<a>x<b>`: nested;
+    `<w>+<w>+<w>r1`: parts of these widths, each leading in a table, some probed at distance 1 too.
 
     Raises:
         DesignError: there is no such design for fingerprints of `bits` bits, or it has more than `MOST_TABLES`.
@@ -299,9 +341,11 @@ def design(name: str, bits: int = 64) -> Design:
             if first <= bits and (tables := count(first, second)) > MOST_TABLES:
                 raise DesignError(f"{name!r} has {tables:,} tables: {MOST_TABLES} are the most that a design can have")
             return make(first, second, bits, name)
+    if _PARTS.fullmatch(text):
+        return parted(_parts_in(text), bits, name)
     known = ", ".join(NAMES)
     raise DesignError(
-        f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB"
+        f"unknown design {name!r}: give one of {known}, or McC, McCr1 (probes at distance 1), 2(McC), AxB, W+W+Wr1"
     )
 
 
@@ -317,9 +361,20 @@ _GRAMMAR: tuple[
     (re.compile(r"(\d{1,4})x(\d{1,4})"), operator.mul, nested),
 )
 
-# The paper's four (section 3.1.2) by their number of tables; the default's; one for k = 4; one that trades probes for
+_PARTS = re.compile(r"[1-9]\d{0,2}(r1)?(\+[1-9]\d{0,2}(r1)?){0,31}")
+
+# The paper's four (section 3.1.2) by their number of tables; the default's; one for k = 4; two that trade probes for
 # memory.
-DESIGNS = {"4": "4c1", "6": "2(3c2)", "10": "5c2", "16": "4x4", "20": "6c3", "15": "6c2", "2-probed": "2c1r1"}
+DESIGNS = {
+    "3": "20+20+24r1",
+    "4": "4c1",
+    "6": "2(3c2)",
+    "10": "5c2",
+    "16": "4x4",
+    "20": "6c3",
+    "15": "6c2",
+    "2-probed": "2c1r1",
+}
 
 # Number of blocks and leading blocks of each table; all have k = 3. The 11 are the translates of the squares modulo
 # 11 (a biplane), the 14 the blocks of the Steiner system S(3, 4, 8): quadruples whose exclusive or is 0.

@@ -58,7 +58,7 @@ of_one_server = pytest.mark.parametrize("make", ["memory", "redis"], indirect=Tr
 
 
 @of_one_server
-@pytest.mark.parametrize("name_of_design", [*NAMES, "6c3", "8c3r1", "1c1"])
+@pytest.mark.parametrize("name_of_design", [*NAMES, "6c3", "8c3r1", "1c1", "16r1+24+24r1"])
 @pytest.mark.parametrize("capacity", [10, 1_000_000, 4_000_000_000])
 def test_the_index_agrees_with_brute_force(make, name_of_design, capacity):
     rule = relation(design(name_of_design))

@@ -20,7 +20,7 @@ from worker.verifying.missed import Search
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
 RULE = relation()
-OTHER_DESIGNS = ("7c3", "2(4c3)", "3x5", "8c3r1", "2(4c2)", "8c2", "2(5c2)")
+OTHER_DESIGNS = ("7c3", "12r1+20+32", "2(4c3)", "3x5", "8c3r1", "2(4c2)", "8c2", "2(5c2)")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_table_of_profiles_is_that_of_the_shipped_ones():
 def test_the_masks_are_the_leads_of_the_tables(name, bits):
     own, theirs = designs.named(name, bits), design(name, bits)
     assert sorted(own.leads) == sorted(table.lead for table in theirs.tables)
-    assert own.radius == theirs.radius
+    assert list(own.radii) == [table.radius for table in theirs.tables]
     assert sorted(designs.exported(theirs.describe()).leads) == sorted(own.leads)
 
 
@@ -344,7 +344,7 @@ class Brute:
         for table in parts.tables:
             lead = table.lead
             different = int(a["fingerprint"], 16) ^ int(b["fingerprint"], 16)
-            if (different & lead).bit_count() <= parts.radius and self.stands(
+            if (different & lead).bit_count() <= table.radius and self.stands(
                 a, lambda v, lead=lead: int(v["fingerprint"], 16) & lead
             ):
                 return True

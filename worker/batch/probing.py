@@ -130,7 +130,7 @@ class Tables:
                     keeper.add(rows[some] + start, entries[some])
 
     def _radius(self, table: _Sorted) -> int:
-        return self.relation.design.radius if table.key.table else 0
+        return table.key.table.radius if table.key.table else 0
 
     def _verified(self, table: _Sorted, probes: Signatures, rows: Numbers, entries: Numbers) -> NDArray[np.bool_]:
         """Which of these pairs, within reach, meet in this table and have verifiers that agree."""

@@ -12,20 +12,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from worker.errors import SettingsError
 
 Block = Sequence[int]
 
-NAMED = {"4": "4c1", "6": "2(3c2)", "10": "5c2", "15": "6c2", "16": "4x4", "20": "6c3", "2-probed": "2c1r1"}
+NAMED = {
+    "3": "20+20+24r1",
+    "4": "4c1",
+    "6": "2(3c2)",
+    "10": "5c2",
+    "15": "6c2",
+    "16": "4x4",
+    "20": "6c3",
+    "2-probed": "2c1r1",
+}
 LISTED: Mapping[str, tuple[int, str]] = {
     "8": (8, "467 057 016 127 023 134 245 356"),
     "11": (11, "13459 2456A 03567 14678 25789 3689A 0479A 0158A 01269 1237A 02348"),
     "14": (8, "0123 0145 0167 0246 0257 0347 0356 1247 1256 1346 1357 2345 2367 4567"),
 }
 """Number of blocks, and the leading blocks of each table, a digit a block."""
-WITHIN = dict.fromkeys(("4", "6", "8", "10", "11", "14", "16", "20", "2-probed"), 3) | {
+WITHIN = dict.fromkeys(("3", "4", "6", "8", "10", "11", "14", "16", "20", "2-probed"), 3) | {
     "15": 4,
     "2(4c2)": 5,
     "8c2": 6,
@@ -41,18 +50,18 @@ class Tables:
 
     Attributes:
         leads: a mask of the leading bits for each table.
-        radius: two pages meet when they differ in at most so many bits of a lead: 0 or 1.
+        radii: of each table: two pages meet there when they differ in at most so many bits of its lead, 0 or 1.
     """
 
     name: str
     bits: int
     leads: tuple[int, ...]
-    radius: int = 0
+    radii: tuple[int, ...]
 
     @property
     def probes(self) -> int:
         """In how many places of its tables a page is looked up."""
-        return len(self.leads) + (sum(lead.bit_count() for lead in self.leads) if self.radius else 0)
+        return sum(1 + radius * lead.bit_count() for lead, radius in zip(self.leads, self.radii, strict=True))
 
     @property
     def shortest(self) -> int:
@@ -70,15 +79,31 @@ def named(name: str, bits: int) -> Tables:
         count, leads = LISTED[name]
         blocks = _cut(range(bits), count)
         chosen = ([blocks[int(digit, 16)] for digit in lead] for lead in leads.split())
-        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen))
-    found = _PATTERN.fullmatch(NAMED.get(name, name))
+        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen), (0,) * len(leads.split()))
+    text = NAMED.get(name, name)
+    if "+" in text:
+        return _parted(name, text, bits)
+    found = _PATTERN.fullmatch(text)
     if not found or int(found["c"]) < 1 or not 0 < int(found["m"]) <= bits:
         known = ", ".join([*NAMED, *LISTED])
-        raise SettingsError(f"--design: {name!r} is none: one of {known}, or McC, McCr1, 2(McC), AxB")
+        raise SettingsError(f"--design: {name!r} is none: one of {known}, or McC, McCr1, 2(McC), AxB, W+W+Wr1")
     leads_of = _nested if found["how"] == "x" else _chosen
     spans = (range(bits // 2), range(bits // 2, bits)) if found["half"] else (range(bits),)
     made = [lead for span in spans for lead in leads_of(span, int(found["m"]), int(found["c"]))]
-    return Tables(name, bits, tuple(_mask(bits, lead) for lead in made), 1 if found["probed"] else 0)
+    return Tables(name, bits, tuple(_mask(bits, lead) for lead in made), (1 if found["probed"] else 0,) * len(made))
+
+
+def _parted(name: str, text: str, bits: int) -> Tables:
+    """Parts of the widths that are named, each the lead of a table; their sum is stretched to `bits`."""
+    parts = [part.removesuffix("r1") for part in text.split("+")]
+    if not all(part.isdecimal() for part in parts):
+        raise SettingsError(f"--design: {name!r} is none: widths and a plus between them, like 20+20+24r1")
+    ends = [0]
+    for part in parts:
+        ends.append(ends[-1] + int(part))
+    ends = [bits * end // ends[-1] for end in ends]
+    leads = tuple(_mask(bits, [range(low, high)]) for low, high in pairwise(ends))
+    return Tables(name, bits, leads, tuple(int(part.endswith("r1")) for part in text.split("+")))
 
 
 def exported(data: Mapping[str, object]) -> Tables:
@@ -93,7 +118,8 @@ def exported(data: Mapping[str, object]) -> Tables:
             _mask(bits, [[bit for start, width in blocks for bit in range(start, start + width)][:prefix]])
             for prefix, blocks in tables  # type: ignore[attr-defined]
         ]
-        return Tables(str(name), int(bits), tuple(leads), int(radius))  # type: ignore[call-overload]
+        radii = [radius] * len(leads) if isinstance(radius, int) else radius
+        return Tables(str(name), int(bits), tuple(leads), tuple(map(int, radii)))  # type: ignore[call-overload]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no design: {error!r}") from error
 

@@ -63,9 +63,9 @@ class Pages:
             return np.ones(len(a), dtype=np.bool_)
         found = self.share_band(a, b)
         different = self.verdicts.fingerprint[a] ^ self.verdicts.fingerprint[b]
-        for lead in design.leads:
+        for lead, radius in zip(design.leads, design.radii, strict=True):
             mask = words_of(lead, different.shape[1])
-            found |= np.bitwise_count(different & mask).sum(axis=1) <= design.radius
+            found |= np.bitwise_count(different & mask).sum(axis=1) <= radius
         return found
 
     def matches(self, a: Numbers, b: Numbers) -> Flags:

@@ -81,6 +81,11 @@ class Part:
     band: int | None
 
     @property
+    def radius(self) -> int:
+        """In how many of its prefix's bits a key that is found may differ from the one that is asked for."""
+        return self.table.radius if self.table else 0
+
+    @property
     def identity(self) -> bytes:
         """16 bytes that tell its file from another part's."""
         blocks = None if self.table is None else [(block.start, block.width) for block in self.table.blocks]

@@ -134,7 +134,7 @@ class TableSet:
         def of(pair: tuple[Part, TableFile]) -> Pairs:
             part, table = pair
             queries, some = part.keys(fingerprints, band_keys)
-            found = probe(table, queries, part.prefix, self._radius(part), reach)
+            found = probe(table, queries, part.prefix, part.radius, reach)
             return Pairs(some[found.query], part.restored(found.keys), found.distances)
 
         return _each_once(joined(list(self._pool.map(of, asked)), fingerprints.shape[1]))
@@ -152,18 +152,15 @@ class TableSet:
             keys = [(part, table, part.key(fingerprint, bands)) for part, table in asked]
             wanted = [(part, table, key) for part, table, key in keys if key is not None]
             for part, table, key in wanted:
-                announce(table, key, part.prefix, self._radius(part))
+                announce(table, key, part.prefix, part.radius)
             for part, table, key in wanted:
-                for near in probe_one(table, key, part.prefix, self._radius(part), reach):
+                for near in probe_one(table, key, part.prefix, part.radius, reach):
                     other = part.fingerprint(near)
                     found[query, (other ^ fingerprint).bit_count(), other] = None
         if not found:
             return joined([], fingerprints.shape[1])
         queries, distances, others = zip(*sorted(found), strict=True)
         return Pairs(np.array(queries), arrays.from_ints(others, bits), np.array(distances))
-
-    def _radius(self, part: Part) -> int:
-        return self.relation.design.radius if part.band is None else 0
 
     def neighbours(self, fingerprint: int, reach: int | None = None) -> list[Neighbour]:
         """All stored pages that share a table's prefix with `fingerprint` and are within reach, nearest first.

@@ -359,7 +359,7 @@ class Layout:
             "bucket_digits": self.digits,
             "bucket_format": f"%0{self.digits}x",
             "prefixes": [table.prefix for table in self._tables],
-            "radius": relation.design.radius,
+            "radii": [table.radius for table in self._tables],
             "probes": relation.probes,
             "limit": relation.place_limit,
             "places": f">c{self.fingerprint_bytes}{self.places.struct}{bands}",

@@ -543,7 +543,7 @@ local function probe(page)
     local found = met(key, score, full, i)
     if #found > 0 then compare(i, found, page) end
     if own_seq then return end
-    if layout.radius > 0 then probe_flipped(i, key, score, page) end
+    if layout.radii[i] > 0 then probe_flipped(i, key, score, page) end
   end
   for i = 1, #layout.bands do
     local at = BANDS + 2 * (i - 1)

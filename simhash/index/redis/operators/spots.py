@@ -80,7 +80,7 @@ def owner(layout: Layout, name: KeyName, score: float, member: bytes) -> bytes |
 
 
 def near(client: Any, layout: Layout, fingerprint: int) -> Iterator[tuple[int, Record]]:
-    """Records within reach that share, within the design's radius, a table's prefix with this fingerprint."""
+    """Records within reach that share, within its radius, a table's prefix with this fingerprint."""
     reach = layout.spec.relation.reach
     names: dict[bytes, int] = {layout.key_of(fingerprint): fingerprint}
     places = list(_places(layout, fingerprint))
@@ -111,7 +111,7 @@ def _places(layout: Layout, fingerprint: int) -> Iterator[tuple[int, str, str, i
     """Number of the table, bucket, key and score of each prefix that a page with this fingerprint probes."""
     design = layout.spec.relation.design
     for number, table in enumerate(design.tables):
-        flips = [1 << bit for bit in range(table.bits - table.prefix, table.bits)] if design.radius else []
+        flips = [1 << bit for bit in range(table.bits - table.prefix, table.bits)] if table.radius else []
         for flip in (0, *flips):
             bucket, score, _ = layout.place(table, table.restore(table.permute(fingerprint) ^ flip))
             yield number, bucket, layout.table(number) + bucket, score
