@@ -22,7 +22,7 @@ from simhash.signature.minhash import BAND_BITS
 
 FORMAT = 4
 """Version of the stored layout; an index of another format is refused."""
-MOST_COMPARED = 1152
+MOST_COMPARED = 2304
 """Stored pages that one page is compared with at most (by designs of up to 18 probes), so that it keeps the server for
 less than 10 ms, whatever is stored: see docs/quality.md."""
 LEAST_IN_PLACE = 64
@@ -189,7 +189,7 @@ class Relation:
     def place_limit(self) -> int:
         """How many stored pages one place takes: the oldest. Later ones do not stand there, and are met elsewhere.
 
-        A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). 128 for the
+        A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). 256 for the
         default design: 6 tables and 3 bands. Fewer where a page is looked up in more places, but no fewer than 64.
         """
         return max(LEAST_IN_PLACE, MOST_COMPARED // self.probes)

@@ -23,7 +23,7 @@ from worker.verifying.designs import Tables, exported
 from worker.verifying.told import Head
 
 BAND_BITS = 32
-MOST_COMPARED, LEAST_IN_PLACE = 1152, 64
+MOST_COMPARED, LEAST_IN_PLACE = 2304, 64
 BUCKET_BITS = 14
 """What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
 PLACE_BITS = 7
