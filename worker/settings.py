@@ -88,7 +88,7 @@ Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
 
 
 class Settings(BaseSettings):
-    """All settings; field descriptions are the help texts and README's table."""
+    """All settings; field descriptions are the help texts and docs/settings.md's table."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True

@@ -17,12 +17,14 @@ from worker.settings import Settings
 from worker.stream.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "samples/README.md", ROOT / "deploy/README.md"]
+)
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def shown_default(value):
-    """A default as README writes it."""
+    """A default as the page on settings writes it."""
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     if isinstance(value, ByteSize):
@@ -33,31 +35,36 @@ def shown_default(value):
 
 
 def settings_rows():
-    """README's rows about settings, made from the code."""
+    """The rows about settings, made from the code."""
     for name, field in Settings.model_fields.items():
         default = shown_default(field.default)
         yield f"| `{name}` | {f'`{default}`' if default else ''} | {field.description} |"
 
 
-def test_every_setting_stands_in_the_readme_as_it_is():
-    table = [line for line in README.splitlines() if re.match(r"\| `[a-z_]+` \|", line)]
+def page(name):
+    """A page of the documents."""
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_every_setting_stands_in_its_table_as_it_is():
+    table = [line for line in page("settings").splitlines() if re.match(r"\| `[a-z_]+` \|", line)]
     rows = list(settings_rows())
     assert [row for row in rows if row not in table] == []
 
 
 @pytest.mark.parametrize("name", sorted(commands.commands))
-def test_every_command_stands_in_the_readme_and_has_help_that_teaches(name):
-    assert f"simhash-dedup {name}" in README
+def test_every_command_stands_in_its_table_and_has_help_that_teaches(name):
+    assert f"| `simhash-dedup {name}" in page("commands")
     shown = CliRunner().invoke(commands, [name, "--help"])
     assert shown.exit_code == 0
     assert len(shown.output.splitlines()) > 8
 
 
-def test_every_metric_stands_in_the_readme():
+def test_every_metric_stands_in_its_table():
     registry = CollectorRegistry()
     Metrics(registry)
     names = {metric.name + ("_total" if metric.type == "counter" else "") for metric in registry.collect()}
-    assert {name for name in names if f"`{name}" not in README} == set()
+    assert {name for name in names if f"| `{name}" not in page("operations")} == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,8 +78,8 @@ def test_every_design_stands_in_the_architecture(name):
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_stands_in_the_readme(name):
-    assert f"| `{name}` |" in README
+def test_every_profile_stands_in_its_table(name):
+    assert f"| `{name}` |" in page("profiles")
 
 
 def test_the_key_layout_in_the_architecture_is_the_codes():
@@ -149,9 +156,8 @@ def test_packages_only_re_export():
         assert all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in body), path
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "samples/README.md"])
-def test_links_between_documents_lead_somewhere(document):
-    path = ROOT / document
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_documents_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
