@@ -46,7 +46,7 @@ bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one 
 	$(BIN)/python -m benchmarks
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
-	$(BIN)/python -m uv pip compile $(LOCKING) --output-file requirements.lock pyproject.toml
+	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --all-extras --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove what these targets made

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from simhash.errors import ProfileError
-from simhash.features.segment import HAN_RUN_CHARACTERS, new_tokenizer, shared_tokenizer
+from simhash.features.segment import HAN_RUN_CHARACTERS, new_tokenizer, require_jieba, shared_tokenizer
 
 if TYPE_CHECKING:
     import jieba
@@ -102,6 +102,7 @@ def _tokenizer(user_words: tuple[UserWord, ...]) -> jieba.Tokenizer:
 
 @lru_cache(maxsize=16)
 def _extractor(method: Method, stop_words: tuple[str, ...], user_words: tuple[UserWord, ...]) -> TFIDF | TextRank:
+    require_jieba()
     from jieba import analyse, posseg
 
     tokenizer = _tokenizer(user_words)

@@ -18,10 +18,13 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from simhash.errors import ProfileError
 
 if TYPE_CHECKING:
     import jieba
@@ -156,6 +159,7 @@ def han_words(text: str) -> list[str]:
 
 def new_tokenizer() -> jieba.Tokenizer:
     """Build a jieba tokenizer of one's own with the dictionary that jieba brings, past any cache file."""
+    require_jieba()
     import jieba
 
     jieba.setLogLevel(logging.CRITICAL)
@@ -163,6 +167,16 @@ def new_tokenizer() -> jieba.Tokenizer:
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
     tokenizer.initialized = True
     return tokenizer
+
+
+def require_jieba() -> None:
+    """Say what to install where jieba, which most profiles do without, is not there.
+
+    Raises:
+        ProfileError: it is not installed.
+    """
+    if find_spec("jieba") is None:
+        raise ProfileError("this profile cuts Han by jieba, which is not installed: pip install 'simhash-dedup[jieba]'")
 
 
 _loading = threading.Lock()

@@ -24,7 +24,9 @@ from simhash.index.interface import (
     Unique,
     shortened,
 )
+from simhash.index.texts import TextIndex, spec_for
 from simhash.signature.minhash import BAND_BITS
+from simhash.signature.profiles import DEFAULT, Profile
 
 BAND_SCORE_BITS = 7
 """Of a band key behind the bucket's bits, those that choose its place (see `simhash.index.redis.layout`)."""
@@ -34,19 +36,25 @@ Stored = tuple[int, Record]
 """A stored page with a fingerprint, and its record."""
 
 
-class MemoryIndex:
-    """See `simhash.index.interface.Index`.
+class MemoryIndex(TextIndex):
+    """See `simhash.index.interface.Index`, and `TextIndex` for asking it with texts.
 
     Args:
-        spec: what the index is for.
+        spec: what the index is for; None: texts by `profile`.
         retention: what to forget, when.
         clock: milliseconds since the epoch; only ages are taken from it.
+        profile: the recipe of texts that are added.
     """
 
     def __init__(
-        self, spec: IndexSpec, retention: Retention = Retention(), clock: Callable[[], int] = lambda: 0
+        self,
+        spec: IndexSpec | None = None,
+        retention: Retention = Retention(),
+        clock: Callable[[], int] = lambda: 0,
+        profile: Profile = DEFAULT,
     ) -> None:
-        self._spec = spec
+        self.profile = profile
+        self._spec = spec or spec_for(profile)
         self._retention = retention
         self._clock = clock
         self._places: dict[Place, list[Stored]] = {}

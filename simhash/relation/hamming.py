@@ -27,7 +27,7 @@ class Fingerprint:
     value: int
 
     def __post_init__(self) -> None:
-        _check_fits(self.value, self.bits)
+        _fitting(self.value, self.bits)
 
     def __str__(self) -> str:
         """Hexadecimal, bits / 4 digits."""
@@ -54,38 +54,56 @@ class Fingerprint:
         return self.distance(other) <= k
 
 
-def _check_fits(value: int, bits: int) -> None:
+def _fitting(value: int | None, bits: int) -> int:
+    """The value itself, if it is a fingerprint of that width."""
+    if not isinstance(value, int):
+        raise TypeError(_no_fingerprint(value))
     if value < 0 or value.bit_length() > bits:
         raise WidthError(f"{value:#x} is no fingerprint of {bits} bits")
+    return value
+
+
+def _no_fingerprint(value: object) -> str:
+    if value is None:
+        return "None is no fingerprint: a text without words has none"
+    said = "; a text's is `simhash.fingerprint(text)`" if isinstance(value, str) else ""
+    return f"a fingerprint is an int, not {type(value).__name__}{said}"
 
 
 def to_hex(value: int, bits: int) -> str:
     """Print a fingerprint: ceil(bits / 4) hexadecimal digits, zero padded."""
-    _check_fits(value, bits)
+    _fitting(value, bits)
     return f"{value:0{-(-bits // 4)}x}"
 
 
 def to_binary(value: int, bits: int) -> str:
     """Print a fingerprint as 0s and 1s, bit 0 leftmost."""
-    _check_fits(value, bits)
+    _fitting(value, bits)
     return f"{value:0{bits}b}"
 
 
-def distance(a: int, b: int, bits: int) -> int:
-    """Number of bits in which two fingerprints differ; raises WidthError if one is wider than `bits`."""
-    _check_fits(a, bits)
-    _check_fits(b, bits)
-    return (a ^ b).bit_count()
+def distance(a: int | None, b: int | None, bits: int = 64) -> int:
+    """Return the number of bits in which two fingerprints differ: their Hamming distance.
+
+    Raises:
+        TypeError: one is no fingerprint: None, which a text without words has, or anything but an int.
+        WidthError: one is negative or wider than `bits`.
+    """
+    return (_fitting(a, bits) ^ _fitting(b, bits)).bit_count()
 
 
-def near(a: int, b: int, k: int, bits: int) -> bool:
-    """Whether at most k bits differ (k itself included)."""
+def near(a: int | None, b: int | None, k: int = 3, bits: int = 64) -> bool:
+    """Return whether at most k bits differ (k itself included); raises as `distance` does.
+
+    This is the classical rule of Manku et al. (WWW 2007), k = 3. An index asks more of two texts, and finds more: see
+    the profile's `reach` and its verifier.
+    """
     return distance(a, b, bits) <= k
 
 
 def distances(one: int, many: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint8]:
     """Hamming distance of one 64-bit fingerprint to many; shape (n,). Raises WidthError if `one` is wider."""
-    _check_fits(one, 64)
+    _fitting(one, 64)
     stored = many if isinstance(many, np.ndarray) else np.fromiter(many, dtype=np.uint64)
     counted: NDArray[np.uint8] = np.bitwise_count(stored ^ np.uint64(one))
     return counted
@@ -97,6 +115,6 @@ def first_difference(a: int, b: int, bits: int) -> int | None:
     The compressed tables of Manku et al. (WWW 2007, section 3.2) store this position h and the bits after it:
     11011011 after 11011001 is h = 6 and the rest "1".
     """
-    _check_fits(a, bits)
-    _check_fits(b, bits)
+    _fitting(a, bits)
+    _fitting(b, bits)
     return None if a == b else bits - (a ^ b).bit_length()

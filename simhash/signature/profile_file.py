@@ -115,12 +115,13 @@ KEYS = tuple(_File.__struct_fields__)
 _AS_THEY_ARE = ("version", "extractor", "normalisation", "hash", "bits", "zero_sum", "k", "reach", "min_features")
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: str | Path) -> Profile:
     """The profile of a TOML file; word lists are looked for beside it.
 
     Raises:
         ProfileError: the file cannot be read or says what no profile can be; the message names file and key.
     """
+    path = Path(path)
     try:
         given = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
         return _profile(given, path)

@@ -148,7 +148,12 @@ class Profile:
         Args:
             text: its main text, any string.
             raw: the page's bytes, used only where the normalised text is empty.
+
+        Raises:
+            TypeError: `text` is bytes, None or anything else that is no text.
         """
+        if not isinstance(text, str):
+            raise TypeError(_no_text(text))
         if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
             return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
         return self.signature_in_numpy(text, raw)
@@ -306,6 +311,11 @@ class _Reading:
         if grams is None or not len(grams):
             return None
         return simhash(grams, np.ones(len(grams)), SHINGLE_VERIFIER_BITS)
+
+
+def _no_text(value: object) -> str:
+    said = ": decode them first, or let `simhash.main_text` read a page's bytes" if isinstance(value, bytes) else ""
+    return f"a text is a str, not {'None' if value is None else type(value).__name__}{said}"
 
 
 def _tagged(digest: str | None, raw: bytes) -> str:

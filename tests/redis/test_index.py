@@ -11,10 +11,10 @@ from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis.opening import existing_index, open_index
+from simhash.relation.designs import design_for
 from simhash.relation.tables import NAMES, design
 from tests.conftest import backend_of
 from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
-from worker.index.designs import design_for
 
 OTHER = Partition("pages", 1)
 

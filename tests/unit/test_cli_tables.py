@@ -18,6 +18,7 @@ import zstandard
 from simhash.archive import TableSet
 from simhash.index.interface import shortened
 from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
+from simhash.relation.designs import automatic_design
 from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT
 from tests.kafka.test_cli import run, started
@@ -25,7 +26,6 @@ from tests.pages import flipped
 from tests.stream import until
 from tests.tables import all_of, hex_lines, lines_of, page
 from worker.cli import tables as command
-from worker.index.designs import automatic_design
 from worker.index.table_source import bare_design
 from worker.records import verdict
 from worker.stopping import stop_on_signals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simhash.errors import DesignError
 from simhash.index.interface import Relation
+from simhash.relation.designs import design_for
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
@@ -15,7 +16,6 @@ from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.sources import sources
 from worker.errors import InputError, SettingsError
-from worker.index.designs import design_for
 from worker.index.stores import configured_design, configured_profile
 from worker.settings import Settings
 from worker.stream.consumer import recipe

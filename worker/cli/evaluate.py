@@ -19,6 +19,7 @@ from rich.table import Table
 
 from simhash.errors import DesignError
 from simhash.evaluation import Truth, make_truth
+from simhash.relation.designs import design_for
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.profiles import Profile
@@ -27,7 +28,6 @@ from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
 from worker.evaluating.assessment import Assessment, Bench, as_json, assess, with_common_substrings
 from worker.evaluating.reading import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
-from worker.index.designs import design_for
 from worker.index.stores import configured_design, configured_profile
 from worker.settings import Settings
 from worker.stream.consumer import page_limits, recipe

@@ -13,11 +13,11 @@ from pydantic import ByteSize, TypeAdapter
 from simhash.index import Relation
 from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
+from simhash.relation.designs import MOST_K, automatic_design
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.errors import SettingsError
-from worker.index.designs import MOST_K, automatic_design
 from worker.index.stores import configured_profile
 
 URL_BYTES = 77

@@ -22,6 +22,7 @@ from simhash.index.redis.operators.transfer import opened_for_import
 from simhash.index.redis.server import encoding_advice
 from simhash.index.rows import IndexRow
 from simhash.reading.extract import require_extractor
+from simhash.relation.designs import automatic_design, design_for
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.profile_file import SUFFIX, read_profile
@@ -29,7 +30,6 @@ from simhash.signature.profiles import Profile
 from simhash.signature.profiles import profile as find_profile
 from worker.errors import SettingsError
 from worker.index.archive import TableBase
-from worker.index.designs import automatic_design, design_for
 from worker.index.redis_url import CLUSTER_SCHEME
 from worker.index.sentinel import SENTINEL_SCHEMES, sentinel_client
 from worker.index.slot import slot_client

@@ -26,6 +26,7 @@ from simhash.archive.lookup.opened import verifier_bytes
 from simhash.errors import ProfileError
 from simhash.index import Entry, Record, Relation
 from simhash.index.rows import EndRow, IndexRow, RecordRow, decoded
+from simhash.relation.designs import automatic_design
 from simhash.relation.tables import Design, described
 from simhash.relation.tables import design as find_design
 from simhash.signature.profiles import Profile
@@ -33,7 +34,6 @@ from simhash.signature.profiles import profile as find_profile
 from worker import compression
 from worker.compression import decompressed
 from worker.errors import InputError
-from worker.index.designs import automatic_design
 from worker.records import verdict
 
 BARE_DESIGNS = ("4", "6", "10", "16", "20")

@@ -42,6 +42,8 @@ from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, 
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import near
 from simhash.index.redis.server import check_server
+from simhash.index.texts import DOCUMENTS, TextIndex, spec_for
+from simhash.signature.profiles import DEFAULT, Profile
 
 CALL_PAGES = 48
 """Pages that go out with a call: 3 ms of the server at 60 us a page, where nobody is served meanwhile."""
@@ -70,8 +72,9 @@ class _Packed:
     known: bytes | None
 
 
-class RedisIndex:
-    """See `simhash.index.interface.Index`. Made by `simhash.index.redis.opening.open_index`.
+class RedisIndex(TextIndex):
+    """See `simhash.index.interface.Index`, and `TextIndex` for asking it with texts. Made by
+    `simhash.index.redis.opening.open_index`, or, for texts of one's own, by `RedisIndex.open`.
 
     Args:
         client: a connection; answers as bytes.
@@ -104,6 +107,33 @@ class RedisIndex:
         self._clock = clock
         self._generation = generation
         self._beside: Beside | None = None
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        name: str = "dedup",
+        profile: Profile = DEFAULT,
+        documents: int = DOCUMENTS,
+        retention: Retention = Retention(),
+    ) -> RedisIndex:
+        """Open the index called `name` on a Redis, for texts; it is made where there is none.
+
+        Args:
+            url: `redis://`, `rediss://` or `unix://`; the server must not evict keys.
+            documents: about how many unique pages it will hold (no limit); only a new index takes it.
+
+        Raises:
+            ValueError: the URL is none.
+            IndexFault: see `simhash.index.redis.opening.open_index`.
+        """
+        from simhash.index.redis.opening import open_index  # which makes one of these
+
+        relation = spec_for(profile, documents).relation
+        client = redis.Redis.from_url(url)
+        index = open_index(client, name, profile.recipe(), relation, documents, retention)
+        index.profile = profile
+        return index
 
     @property
     def spec(self) -> IndexSpec:

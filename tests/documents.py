@@ -1,0 +1,158 @@
+"""The code in the documents: what stands in their fences, run as a reader would run it.
+
+    python       run, all blocks of a page in one namespace
+    pycon        the same, with the output that Python must give
+    console      each `$ ` command is run by a shell, and what it prints must be what stands below it
+    sh           shows commands that need more than a test has: each must be one that exists, with its flags
+
+`python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "samples/README.md", ROOT / "deploy/README.md"]
+)
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+_CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
+"""Figures that another run, or another machine, gives otherwise."""
+
+
+class Block(NamedTuple):
+    """A fence: its language, the line behind its first, and its text."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks(path: Path, *languages: str) -> list[Block]:
+    """The fences of a page in these languages."""
+    content = path.read_text(encoding="utf-8")
+    found = (Block(m[1], content[: m.start()].count("\n") + 2, m[2]) for m in _FENCE.finditer(content))
+    return [block for block in found if block.language in languages]
+
+
+def pages_with(*languages: str) -> list[Path]:
+    """The pages that have such fences."""
+    return [path for path in PAGES if blocks(path, *languages)]
+
+
+def named(path: Path) -> str:
+    """A page as a test's name has it."""
+    return str(path.relative_to(ROOT))
+
+
+def workplace(folder: Path) -> Path:
+    """A folder in which the documents' commands find what they name, and can write."""
+    for name in ("samples", "docs", "deploy"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def run_python(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:
+    """Run a page's Python, in order, in this folder; AssertionError where the output is another."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with chdir(folder):
+        for block in blocks(path, "python", "pycon"):
+            text = _moved(block.text, addresses)
+            if block.language == "python":
+                exec(compile("\n" * (block.line - 1) + text, str(path), "exec"), names)
+            else:
+                _run_pycon(path, block._replace(text=text), names)
+
+
+def _run_pycon(path: Path, block: Block, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(block.text, names, named(path), str(path), block.line - 1)
+    wrong: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=wrong.append, clear_globs=False)
+    assert not wrong, "".join(wrong)
+    names.update(test.globs)
+
+
+class Step(NamedTuple):
+    """A command of a console block, and what it prints."""
+
+    line: int
+    command: str
+    output: str
+
+
+def steps(block: Block) -> Iterator[Step]:
+    """The commands of a console block; a line that ends in a backslash goes on."""
+    for part in re.finditer(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block.text, re.M):
+        yield Step(block.line + block.text[: part.start()].count("\n"), part[1], part[2])
+
+
+def printed(command: str, folder: Path, addresses: Mapping[str, str]) -> str:
+    """What a shell prints for a command, both streams, with the commands of this Python in reach."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", _moved(command, addresses)],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "120", "TERM": "dumb"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    told = done.stdout
+    for shown, real in addresses.items():
+        told = told.replace(real, shown)
+    return re.sub(r"[ \t]+$", "", told, flags=re.M)
+
+
+def same_output(expected: str, found: str) -> bool:
+    """Whether two outputs are equal but for measured figures, and for what `…` leaves out."""
+    parts = [re.escape(_steady(part)) for part in expected.split("…")]
+    return re.fullmatch(".*".join(parts), _steady(found), re.S) is not None
+
+
+def _steady(output: str) -> str:
+    return re.sub(r"[ \t]+", " ", _CHANGING.sub(" N", output))
+
+
+def _moved(text: str, addresses: Mapping[str, str]) -> str:
+    for shown, real in addresses.items():
+        text = text.replace(shown, real)
+    return text
+
+
+def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each command of the page's `sh` fences, as words, with its line."""
+    for block in blocks(path, "sh"):
+        text = block.text.replace("\\\n", " ")
+        for number, line in enumerate(text.splitlines(), block.line):
+            words = shlex.split(line.partition("  #")[0].partition(" # ")[0], posix=True)
+            if words:
+                yield number, words
+
+
+def rewrite(path: Path, folder: Path) -> None:
+    """Put into a page's console blocks what its commands print now."""
+    content = path.read_text(encoding="utf-8")
+    for block in blocks(path, "console"):
+        told = "".join(f"$ {step.command}\n{printed(step.command, folder, {})}" for step in steps(block))
+        content = content.replace(block.text, told, 1)
+    path.write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    from tempfile import TemporaryDirectory
+
+    for argument in sys.argv[1:]:
+        with TemporaryDirectory() as place:
+            rewrite(Path(argument).resolve(), workplace(Path(place)))

@@ -1,0 +1,47 @@
+"""An index on Redis in the hands of a program: opened by its URL, asked with texts, the same answers as in memory."""
+
+import pytest
+
+from simhash import Duplicate, MemoryIndex, RedisIndex, Retention, Unique, profile
+from simhash.errors import IndexMismatch, IndexUnreachable
+from tests.texts import PAGES
+
+
+def test_an_index_on_redis_answers_texts_as_the_one_in_memory(redis_server, name):
+    expected = MemoryIndex().add_many(PAGES)
+    assert any(isinstance(answer, Duplicate) for answer in expected)
+    assert told(RedisIndex.open(redis_server.url, name).add_many(PAGES)) == told(expected)
+
+
+def told(answers):
+    """What does not depend on when a page was stored."""
+    return [a if isinstance(a, Unique) else (a.distance, a.match.url, a.match.seq) for a in answers]
+
+
+def test_an_index_is_found_again_under_its_name_and_repeats_its_answers(redis_server, name):
+    first = RedisIndex.open(redis_server.url, name).add_many(PAGES)
+    again = RedisIndex.open(redis_server.url, name)
+    assert again.add_many(PAGES) == first
+    assert again.documents() == len({answer.seq for answer in first if isinstance(answer, Unique)})
+
+
+def test_an_index_of_another_profile_is_refused_and_named(redis_server, name):
+    RedisIndex.open(redis_server.url, name, profile("segmented")).add(*PAGES[0])
+    with pytest.raises(IndexMismatch, match="segmented"):
+        RedisIndex.open(redis_server.url, name)
+
+
+def test_an_index_on_redis_forgets_what_it_is_told_to(redis_server, name):
+    index = RedisIndex.open(redis_server.url, name, retention=Retention(max_documents=1))
+    assert [index.add(url, text) for url, text in [PAGES[0], PAGES[3], ("again", PAGES[0][1])]] == [
+        Unique(1),
+        Unique(2),
+        Unique(3),
+    ]
+
+
+def test_a_server_that_is_not_there_and_a_url_that_is_none_are_said():
+    with pytest.raises(IndexUnreachable, match="Redis does not answer"):
+        RedisIndex.open("redis://127.0.0.1:1")
+    with pytest.raises(ValueError, match="scheme"):
+        RedisIndex.open("127.0.0.1:6379")
