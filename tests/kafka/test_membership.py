@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import kafka.errors as errors
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.structs import MemberState
 
 from simhash.index import Partition
@@ -123,6 +123,21 @@ def test_a_batch_of_a_former_assignment_is_not_committed_in_the_name_of_the_next
             assert polls.begins[name].get(number, 2) == 2
             answer(session, stream, number, 4)
     assert seen(stream) == (["0 up to 2", "0 up to 4", "1 up to 2", "1 up to 4"], [4, 4])
+
+
+def test_an_answer_to_a_join_that_comes_between_two_polls_is_not_waited_for_without_end(stream, member, monkeypatch):
+    """The topic has changed, so the client joins anew; it forgets that it did, once the broker has answered."""
+    session = member()
+    gain(session, stream)
+    monkeypatch.setattr("worker.stream.kafka.session.JOIN_SECONDS", 0)  # the group takes longer than a poll
+    with closing(KafkaAdminClient(bootstrap_servers=stream.bootstrap_servers)) as admin:
+        admin.create_partitions({stream.input_topic: 3})
+    until(lambda: session.poll(0.0, 10) and state_of(session) is MemberState.REBALANCING, "it joins anew", pause=0)
+    attempt = session._consumer._coordinator._join_task
+    until(lambda: attempt.is_done, "the broker's answer")
+    monkeypatch.undo()
+    until(lambda: session.poll(0.1, 10) and len(session._consumer.assignment()) == 3, "the third partition")
+    assert session.settled()
 
 
 def test_one_that_comes_back_takes_nothing_that_another_has(stream, member):

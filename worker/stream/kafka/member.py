@@ -8,6 +8,10 @@ committed.
 A member that was thrown out (it stood still for longer than its session) comes back owning nothing. The client forgets
 that in two ways, both mended here: its assignor goes on to report what it owned, and one that is thrown out while it
 rejoins is not told that it lost anything.
+
+The client also forgets an attempt to join: where the topic's partitions had changed, or were not known yet at the first
+join, it joins once more, and when the answer comes between two polls it takes that for done and never looks at it. It
+would wait for ever, without a heartbeat. So a member that still joins after a poll asks for it again.
 """
 
 from __future__ import annotations
@@ -90,12 +94,16 @@ class Member:
         self._pinned: ConsumerGroupMetadata | None = None
         self.owned: set[TopicPartition] = set()
         self.consumer = KafkaConsumer(**options, partition_assignment_strategy=[self._assignor])
+        # No public way leads there, so it is looked up now: another version of the client fails at the start.
+        self._ask_to_join = self.consumer._coordinator.request_rejoin
         self.consumer.subscribe([topic], listener=self._revocations)
 
     def moved(self) -> Moved:
         """To be asked after each poll: what it changed. What was gained is owned once it is `taken`."""
         membership = self.consumer.group_metadata()
         self._pinned = membership if membership.state is MemberState.STABLE else None
+        if self.joining():
+            self._ask_to_join()
         assigned = self.consumer.assignment()
         lost = self.owned & self._revocations.revoked | self.owned - assigned
         if self._assignor.outside:
