@@ -1,42 +1,51 @@
-"""Whether kernel and NumPy give one signature for every page: `python -m benchmarks.agreement --pages FILE [FILE]…`.
+"""Whether kernel and Python give one signature for every page: `python -m benchmarks.agreement --pages FILE [FILE]…`.
 
 Of each page its main text is signed by both, and its markup as if that were text; of each other file (`FILE`) its
-content. The tests do the same on the bundled pages and on made-up text; this is for a corpus that cannot be bundled.
+content. With --mutated so many damaged forms of the pages come besides (`benchmarks.mutations`), in charsets that may
+not be those that they declare. The tests do the same on the bundled pages and on made-up text; this is for a corpus
+that cannot be bundled, and for a long run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, islice
 from pathlib import Path
+from random import Random
 
 import click
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.mutations import as_bytes, mutated
 from simhash import native
 from simhash.errors import PageError
 from simhash.reading.charset import decode
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import DEFAULT
-from worker.evaluating.reading import Corpus, read_corpus
+from worker.evaluating.reading import read_corpus
 from worker.records.page import Limits, decode_page
 
 LARGEST_PAGE = 64 << 20
 LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+Named = tuple[str, str]
+"""A text, behind the name by which it can be told."""
 
 
 @click.command()
 @click.option("--pages", type=FILE, multiple=True, help="pages, JSONL (.gz, .zst) (repeatable)")
+@click.option("--mutated", "forms", type=click.IntRange(0), default=0, help="how many damaged forms of them besides")
+@click.option("--seed", default=1, show_default=True, help="of the damage; a form's number and this name it")
 @click.argument("files", type=FILE, nargs=-1)
-def main(pages: tuple[Path, ...], files: tuple[Path, ...]) -> None:
+def main(pages: tuple[Path, ...], forms: int, seed: int, files: tuple[Path, ...]) -> None:
     """Compare the native kernel with the NumPy path; ends with 1 where they differ, or where there is no kernel."""
     if reason := native.absence():
         raise click.ClickException(f"there is no kernel to compare with: {reason}")
     texts = characters = 0
     different = []
-    for name, text in _texts(pages, files):
+    for name, text in chain(_of_files(files), *(_of_pages(pages, forms, seed) if pages else ())):
         texts, characters = texts + 1, characters + len(text)
         if DEFAULT.signature(text, b"raw") != DEFAULT.signature_in_numpy(text, b"raw"):
             different.append(name)
@@ -45,25 +54,46 @@ def main(pages: tuple[Path, ...], files: tuple[Path, ...]) -> None:
     sys.exit(1 if different or not texts else 0)
 
 
-def _texts(pages: tuple[Path, ...], files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+def _of_files(files: Sequence[Path]) -> Iterator[Named]:
     for path in files:
         try:
             yield path.name, decode(path.read_bytes(), None).text
         except PageError as error:
             print(f"left out: {path.name}: {error}")
-    if pages:
-        yield from _of_pages(read_corpus(pages, LARGEST_PAGE))
 
 
-def _of_pages(corpus: Corpus) -> Iterator[tuple[str, str]]:
-    console = Console(stderr=True)
-    records = track(corpus.records(), "signing", len(corpus.ids), console=console, transient=True)
+def _of_pages(files: tuple[Path, ...], forms: int, seed: int) -> tuple[Iterator[Named], Iterator[Named]]:
+    """The texts of the pages, and of their damaged forms."""
+    return _texts(files), islice(chain.from_iterable(_damaged(files, f"{seed}.{turn}") for turn in count()), forms)
+
+
+def _texts(files: tuple[Path, ...]) -> Iterator[Named]:
+    for name, content, is_html in _contents(files):
+        yield name, content
+        if is_html:
+            yield f"{name}, main text", extract_text(content, DEFAULT.extractor)
+
+
+def _damaged(files: tuple[Path, ...], seed: str) -> Iterator[Named]:
+    """The main text of a damaged form of each page, or of its markup where the form is refused as a page."""
+    for name, content, _ in _contents(files):
+        random = Random(f"{seed} {name}")
+        page = as_bytes(mutated(content, random), random)
+        try:
+            text = decode(page, None).text
+            yield f"{name}, damaged by seed {seed}", extract_text(text, DEFAULT.extractor)
+        except PageError:
+            yield f"{name}, damaged by seed {seed}, as it is", page.decode("latin-1")
+
+
+def _contents(files: tuple[Path, ...]) -> Iterator[tuple[str, str, bool]]:
+    """Name, content and whether it is markup of each page."""
+    corpus = read_corpus(files, LARGEST_PAGE)
+    records = track(corpus.records(), "signing", len(corpus.ids), console=Console(stderr=True), transient=True)
     for name, record in zip(corpus.ids, records, strict=True):
         page = decode_page(record.key, record.value, "json", LIMITS)
         content = page.content if isinstance(page.content, str) else decode(page.content, page.charset).text
-        yield name, content
-        if page.is_html:
-            yield f"{name}, main text", extract_text(content, DEFAULT.extractor)
+        yield name, content, page.is_html
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Their own, because one of them imports as `simhash` too. It is made on demand below `.cache`, and again when
 requirements.txt changes. A script reads its options as one JSON object from standard input and prints one, or goes on
-to answer each further line with one (`asking`); it imports nothing of this project.
+to answer each further line with one (`asking`); it imports nothing of this project. What is written in Rust is a
+program in `crates`, which answers in the same way; cargo builds it below `.cache` too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ Ask = Callable[[dict[str, object]], dict[str, Any]]
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements.txt"
+CRATES = HERE / "crates" / "Cargo.toml"
 CACHE = HERE.parents[1] / ".cache"
 
 
@@ -53,7 +56,23 @@ def asking(
     Raises:
         PeerError: the environment cannot be made, or the script failed.
     """
-    command = [str(environment(progress)), "-I", str(HERE / f"{script}.py")]
+    with _conversation([str(environment(progress)), "-I", str(HERE / f"{script}.py")], options) as answers:
+        yield answers
+
+
+@contextmanager
+def asking_crates(options: dict[str, object], progress: Callable[[str], None]) -> Iterator[tuple[dict[str, Any], Ask]]:
+    """The same with the program in `crates`.
+
+    Raises:
+        PeerError: there is no cargo, or the program cannot be built.
+    """
+    with _conversation([str(crates(progress))], options) as answers:
+        yield answers
+
+
+@contextmanager
+def _conversation(command: list[str], options: dict[str, object]) -> Iterator[tuple[dict[str, Any], Ask]]:
     with TemporaryFile("w+") as said, _started(command, said) as peer:
         assert peer.stdin
         assert peer.stdout
@@ -88,6 +107,17 @@ def environment(progress: Callable[[str], None]) -> Path:
             _make(directory, python, progress)
             ready.touch()
     return python
+
+
+def crates(progress: Callable[[str], None]) -> Path:
+    """The program of the Rust peers; cargo builds what has changed of it."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise PeerError("the peers written in Rust need cargo")
+    progress("building the peers written in Rust")
+    target = CACHE / "peers-crates"
+    _run([cargo, "build", "--quiet", "--release", "--manifest-path", str(CRATES), "--target-dir", str(target)])
+    return target / "release" / "peers"
 
 
 def _make(directory: Path, python: Path, progress: Callable[[str], None]) -> None:
