@@ -115,6 +115,24 @@ def test_the_oldest_pages_of_a_place_are_those_that_are_compared(client, name):
         assert isinstance(answer.decision, verdict)
 
 
+@pytest.mark.usefixtures("small_places")
+def test_a_page_that_is_stored_again_before_its_forgotten_elder_is_removed_leaves_the_index_whole(client, name):
+    now = [1_000]
+    kept = Retention(max_age_ms=100)
+    index = open_index(client, name, {}, relation(design("4"), 12), 40, kept, lambda: now[0])
+    pages = alike(12, Random(7), fingerprint=5)
+    index.check_and_insert(pages, {})
+    now[0] += 1_000
+    again = [replace(page, observation=f"{n:08}again...".encode(), position=None) for n, page in enumerate(pages[-3:])]
+    assert [answer.decision for answer in index.check_and_insert(again, {})] == [Unique(13), Unique(14), Unique(15)]
+    for _ in range(3):  # elders are there, then some of them, then none
+        found = check(index.inside, lambda _: None)
+        assert found.violations == []
+        assert found.crowded == int(client.hget(meta_key(name), "crowded"))
+        index.check_and_insert([replace(again[0], observation=b"another delivery")], {})
+    assert {record.seq for _, record in index.scan()} == {13, 14, 15}
+
+
 # Two workers ---------------------------------------------------------------------------------------------------------
 
 

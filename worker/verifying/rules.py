@@ -6,7 +6,7 @@ without a design only this is certain: a pair within k bits meets in every desig
 common. Other pairs within reach may be found, and need not be.
 
 **Full places.** A prefix of a table, or the beginning of a band key, takes `place_limit` pages at most, the oldest:
-1,152 divided by the places in which a page is looked up, and 64 at least, if no flag says otherwise. A page that was
+2,304 divided by the places in which a page is looked up, and 64 at least, if no flag says otherwise. A page that was
 stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
 are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
 these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it

@@ -250,8 +250,9 @@ end
 local function note_crowded(places, body, full)
   local stands = {}
   for i = 1, #layout.prefixes + #layout.bands do stands[i] = full[i] and '0' or '1' end
-  crowded_records = crowded_records + 1
-  call('HSET', crowd_key(places[1]), crowd_field(places[1], body), pack('>I6', seq) .. table.concat(stands))
+  local noted = pack('>I6', seq) .. table.concat(stands)
+  -- None is added where the same text has the field: a page that is over, which retention has not come to yet.
+  crowded_records = crowded_records + call('HSET', crowd_key(places[1]), crowd_field(places[1], body), noted)
 end
 
 local function number_record(body)

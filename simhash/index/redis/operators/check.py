@@ -272,6 +272,8 @@ class _Checker:
                 break
         else:
             return
+        if noted and noted[:SEQ_BYTES] > record.seq.to_bytes(SEQ_BYTES):
+            return  # by a page of the same text, stored when this one was over: retention removes it soon
         stands = self._noted(name, noted, len(own))
         coming = iter(scores)
         for number, spot in enumerate(own):
