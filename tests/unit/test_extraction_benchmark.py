@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import peers
-from benchmarks.extraction import labelled
+from benchmarks.extraction import labelled, pictures
 from benchmarks.extraction.cli import main
 from benchmarks.extraction.contenders import LIMIT, contenders
 from benchmarks.extraction.forms import FORMS, plain
@@ -159,3 +159,16 @@ def test_the_command_scores_test_pages_alone(tmp_path: Path, monkeypatch: pytest
 def test_segments_score_pages_without_a_whole_text() -> None:
     rows = [{"html": "", "with": ["a b"], "without": ["c"]}]
     assert labelled.Labelled("x", rows).score(["a b"]) == Score(1.0, 1.0)
+
+
+def test_the_text_that_a_picture_marks_ends_no_script() -> None:
+    page = pictures.marked("<p>x</p>", "a </script> b\n“c”")
+    assert page.count("</script>") == 1
+    assert '"a<\\/script>b\\u201cc\\u201d"' in page
+
+
+def test_pictures_need_a_browser_and_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(pictures.main, [str(tmp_path)])
+    assert done.exit_code == 1
+    assert "apt-get install chromium" in done.output
