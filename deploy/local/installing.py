@@ -21,6 +21,8 @@ CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 POM = Path(__file__).parent / "kafka" / "pom.xml"
 SUMS = Path(__file__).parent / "kafka" / "jars.sha256"
 JAVA_AT_LEAST = 17
+REDIS_AT_LEAST = 7
+"""Below, a server refuses some of the settings in redis.conf. Python packages bring such ones into a venv's path."""
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -83,7 +85,21 @@ def expected_sums() -> dict[str, str]:
     return {name: digest for digest, name in lines}
 
 
+def redis_program(name: str) -> str | None:
+    """The first program of that name on the path that is new enough; None: there is none."""
+    found = (shutil.which(name, path=directory) for directory in os.get_exec_path())
+    return next((program for program in found if program and _redis_version(program) >= REDIS_AT_LEAST), None)
+
+
+def _redis_version(program: str) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\b(?:v=|redis-cli )(\d+)\.", said)
+    return int(match[1]) if match else 0
+
+
 def _is_here(need: Need) -> bool:
+    if need.program.startswith("redis-"):
+        return redis_program(need.program) is not None
     found = shutil.which(need.program)
     return found is not None and (need.program != "java" or _java_version(found) >= JAVA_AT_LEAST)
 

@@ -4,13 +4,13 @@ Its settings are deploy/redis/redis.conf, as in the compose file; this adds addr
 for tests of refusals whatever setting the caller wants different.
 """
 
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.local.installing import REDIS_AT_LEAST, redis_program
 from deploy.local.ports import HOST, free_port
 from deploy.local.processes import POLL_SECONDS, START_SECONDS, Server, ServerError
 
@@ -166,7 +166,7 @@ def _ping(port: int) -> bytes:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
+    found = redis_program(name)
     if found is None:
-        raise ServerError(f"{name} is missing: run `deploy/local/servers install`")
+        raise ServerError(f"{name} {REDIS_AT_LEAST}.0 or later is missing: run `deploy/local/servers install`")
     return found

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -61,6 +62,19 @@ def test_a_killed_kafka_starts_again_with_its_committed_records(tmp_path: Path) 
         server.start()
         produce(server, "second", b"three")
         assert consume(server, 3) == [b"one", b"two", b"three"]
+
+
+def test_a_server_of_a_python_package_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: Any) -> None:
+    """As an activated venv puts it first on the path: it would die with FATAL CONFIG FILE ERROR."""
+    venv = tmp_path / "bin"
+    venv.mkdir()
+    (venv / "redis-server").write_text("#!/bin/sh\necho 'Redis server v=6.2.14 sha=00000000:0 malloc=libc'\n")
+    (venv / "redis-server").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{venv}:{os.environ['PATH']}")
+    with running_redis(tmp_path) as server:
+        assert server.answers()
+    monkeypatch.setenv("PATH", str(venv))
+    assert "redis-server" in {need.program for need in installing.missing()}
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
