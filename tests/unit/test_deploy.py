@@ -28,6 +28,8 @@ from tests.servers import running_redis
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE_FILE = ROOT / "docker-compose.yml"
+BATCH_DOCKERFILE = DEPLOY / "kubernetes" / "batch.Dockerfile"
+SPARKS_LOCKS = ("requirements-spark.lock", "requirements-dev.lock")
 DASHBOARD_FILE = DEPLOY / "grafana" / "dashboards" / "simhash-dedup.json"
 
 # What depends on the place where Kafka or Redis runs; everything else is in the shared files.
@@ -70,9 +72,22 @@ def test_every_port_is_bound_to_this_machine(services: dict[str, Any]) -> None:
 
 
 def test_every_image_is_pinned_to_a_version(services: dict[str, Any]) -> None:
-    images = {service["image"] for service in services.values() if "build" not in service}
+    images = {service["image"] for service in services.values() if service.get("pull_policy") != "never"}
     assert len(images) == 4
     assert all(re.search(r":v?\d+\.\d+\.\d+(-\w+)?$", image) for image in images)
+
+
+def test_docker_compose_up_builds_the_workers_image_once_and_fetches_it_from_nowhere(services: dict[str, Any]) -> None:
+    """Two services that build one image do so in parallel, and the second one's export fails."""
+    of_ours = {name: service for name, service in services.items() if service["image"].endswith(":local")}
+    assert of_ours.keys() == {"topics", "worker"}
+    assert [name for name, service in of_ours.items() if "build" in service] == ["topics"]
+    assert {service["pull_policy"] for service in of_ours.values()} == {"never"}
+    assert "topics" in services["worker"]["depends_on"]
+
+
+def test_the_compose_file_asks_for_nothing_that_debians_docker_engine_has_not() -> None:
+    assert "start_interval" not in COMPOSE_FILE.read_text()  # Engine 25; Debian 12 has 20.10
 
 
 def test_kafka_has_the_same_version_in_the_container_and_here(services: dict[str, Any]) -> None:
@@ -206,13 +221,13 @@ def test_a_page_at_the_size_limit_fits_into_a_message_as_base64() -> None:
 # --- the image
 
 
-def dockerfile_lines() -> list[str]:
-    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+def dockerfile_lines(path: Path = DEPLOY / "Dockerfile") -> list[str]:
+    text = path.read_text().replace("\\\n", " ")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def instructions(name: str) -> list[str]:
-    return [line.removeprefix(name).strip() for line in dockerfile_lines() if line.startswith(f"{name} ")]
+def instructions(name: str, path: Path = DEPLOY / "Dockerfile") -> list[str]:
+    return [line.removeprefix(name).strip() for line in dockerfile_lines(path) if line.startswith(f"{name} ")]
 
 
 def stages() -> list[list[str]]:
@@ -260,9 +275,32 @@ def test_the_image_has_a_health_check_and_writable_space_for_jieba() -> None:
 
 
 def test_what_the_image_copies_is_let_through_by_dockerignore() -> None:
+    images = [DEPLOY / "Dockerfile", BATCH_DOCKERFILE]
     let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = {source for line in instructions("COPY") if not line.startswith("--from") for source in line.split()[:-1]}
+    copies = [line for image in images for line in instructions("COPY", image) if not line.startswith("--from")]
+    copied = {source for line in copies for source in line.split()[:-1]}
     assert copied == let_through
+
+
+def test_the_kernel_is_built_of_the_crates_that_are_locked() -> None:
+    """A crate that is not in the lock file would end the image's build, and be a newer one tomorrow on a desk."""
+    assert "cargo build --release --locked" in instructions("RUN")[0]
+    crate = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text())
+    locked = tomllib.loads((ROOT / "native" / "Cargo.lock").read_text())["package"]
+    versions = {package["name"]: package["version"] for package in locked}
+    wanted = {name: want if isinstance(want, str) else want["version"] for name, want in crate["dependencies"].items()}
+    assert {name: f"={versions.get(name)}" for name in wanted} == wanted
+
+
+def test_the_batchs_image_is_the_workers_with_a_spark_that_is_locked() -> None:
+    assert instructions("FROM", BATCH_DOCKERFILE)[-1] == "simhash-dedup:local"
+    (install,) = [line for line in instructions("RUN", BATCH_DOCKERFILE) if "pip install" in line]
+    assert "--require-hashes --requirement requirements-spark.lock" in install
+    versions = [dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / name).read_text(), re.M)) for name in SPARKS_LOCKS]
+    assert {"pyspark", "pyarrow"} <= versions[0].keys()
+    assert versions[0].items() <= versions[1].items()
+    image = instructions("FROM", BATCH_DOCKERFILE)[0]
+    assert image == f"apache/spark:{versions[0]['pyspark']}-python3 AS spark"
 
 
 # --- Prometheus and Grafana
