@@ -39,6 +39,8 @@ NEEDS = (
     Need("redis-server", "redis-server"),
     Need("redis-cli", "redis-tools"),
     Need("promtool", "prometheus"),
+    Need("chromium", "chromium"),
+    Need("kcat", "kcat"),
 )
 MAVEN = Need("mvn", "maven")
 

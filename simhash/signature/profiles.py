@@ -12,7 +12,7 @@ What the features of a text are is said in `features`, `keywords` and `shingles`
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -190,6 +190,10 @@ class Profile:
     def bands(self) -> int:
         """Number of band keys behind the verifier."""
         return self.verifier.bands if isinstance(self.verifier, MinHashSketch) else 0
+
+    def hash_of(self, features: Collection[str]) -> NDArray[np.uint64]:
+        """Hashes of features by name: shape (n,), or (n, words) above 64 bits. Token pairs have no such names."""
+        return self._hash.words(features)
 
     def fingerprint_of_bag(self, bag: Mapping[str, float]) -> int | None:
         """Fingerprint of features that somebody else has weighted; None for an empty bag."""

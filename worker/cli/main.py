@@ -14,19 +14,22 @@ from simhash import native
 from worker.cli.base import base
 from worker.cli.batch import batch
 from worker.cli.evaluate import evaluate
+from worker.cli.explain import explain
 from worker.cli.file import file
 from worker.cli.index import index, inspect
 from worker.cli.migrate import migrate
 from worker.cli.operating import COMMANDS as OPERATING
 from worker.cli.plan import plan
 from worker.cli.rebuild import rebuild
+from worker.cli.report import report
 from worker.cli.run import run
 from worker.cli.tables import tables
 from worker.cli.terminal import guard_streams
 from worker.cli.topics import topics
 from worker.cli.verify import verify
 from worker.errors import InputError
-from worker.failure import exit_code_of, report
+from worker.failure import exit_code_of
+from worker.failure import report as report_failure
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -74,7 +77,7 @@ def commands() -> None:
 
 
 index.add_command(base)
-for command in (run, file, batch, topics, plan, rebuild, verify, index, inspect, evaluate, tables):
+for command in (run, file, batch, topics, plan, rebuild, verify, index, inspect, evaluate, explain, report, tables):
     commands.add_command(command)
 for command in (*OPERATING, migrate):
     index.add_command(command)
@@ -102,7 +105,7 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _give_up_standard_output()
             error = InputError(f"cannot write: {error.strerror}")
-        report(error)
+        report_failure(error)
         sys.exit(exit_code_of(error))
 
 
