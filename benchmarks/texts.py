@@ -123,7 +123,7 @@ def run(report: Report, sizes: Sizes, sample: Path) -> None:
     profile = configured_profile(load({}))
     corpora = [_corpus(language, profile, sizes, sample) for language in LANGUAGES]
     options: dict[str, object] = {"texts": {c.language: c.texts for c in corpora}}
-    report.heading(f"texts: to a fingerprint of profile {profile.name}/{profile.version}, by {native.describe()}")
+    report.heading(f"texts: to a fingerprint of profile {profile.label}, by {native.describe()}")
     with peers.asking("text_rates", options, report.progress) as (packages, ask):
         for corpus in corpora:
             letters = mean(map(len, corpus.texts))

@@ -192,7 +192,7 @@ def token_pairs(text: str) -> Iterator[Feature]:
 def token_grams(text: str, profile: Profile) -> set[tuple[str, ...]]:
     """The set of n-grams of a text's tokens; of a text of fewer tokens the one shorter n-gram."""
     n = getattr(profile.verifier, "n", GRAM)
-    found = [token for token, _ in tokens("".join(normalised_parts(text)))]
+    found = [token for token, _ in tokens("".join(normalised_parts(text, profile.reading_normalisation)))]
     if not found:
         return set()
     return {tuple(found[start : start + n]) for start in range(max(1, len(found) - n + 1))}

@@ -4,9 +4,9 @@ The extension `simhash._native` (Rust, `native/`) does in one pass what `profile
 recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.archive`. It is
 optional: where it was not built, or was built for another version, NumPy does the work.
 
-What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms of
-characters that fold the same wherever they stand. A text with any other character (a combining mark, say) is normalised
-by Python and then handed over.
+What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms,
+under the recipe's normalisation, of characters that fold the same wherever they stand. A text with any other character
+(a combining mark, say) is normalised by Python and then handed over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from simhash.features import segment
-from simhash.features.folding import KNOWN, contextual, form_of, known_points
-from simhash.features.schemes import normalised_parts
+from simhash.features.folding import KNOWN, changed, contextual
+from simhash.features.schemes import Normalisation, normalised_parts
 
 INTERFACE = 3
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
@@ -113,8 +113,9 @@ class Reading(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A recipe that the kernel implements, in plain numbers; the last four are the sketch's."""
+    """A recipe that the kernel implements: the normalisation, and plain numbers; the last four are the sketch's."""
 
+    normalisation: Normalisation
     bits: int
     zero_sum: bool
     cap: int | None
@@ -144,7 +145,7 @@ def read(recipe: Recipe, text: str) -> Reading | None:
         return None
     limit = segment.PIECE_CHARACTERS
     answer = kernel.of_text(text, limit) if len(text) <= limit else None
-    gate, verifier, digest, features = answer or kernel.of_parts(normalised_parts(text), limit)
+    gate, verifier, digest, features = answer or kernel.of_parts(normalised_parts(text, recipe.normalisation), limit)
     return Reading(gate, None if verifier is None else int.from_bytes(verifier), digest, features)
 
 
@@ -169,16 +170,18 @@ def _load() -> _Extension | str:
 @cache
 def _kernel(recipe: Recipe) -> _Kernel | None:
     extension = _load()
-    return None if isinstance(extension, str) else extension.Kernel(_characters(), **recipe._asdict())
+    if isinstance(extension, str):
+        return None
+    numbers = recipe._asdict()
+    return extension.Kernel(_characters(numbers.pop("normalisation")), **numbers)
 
 
 @cache
-def _characters() -> object:
-    """The tables of characters: 0.2 s once a process, 2 MB."""
+def _characters(how: Normalisation) -> object:
+    """The tables of characters under a normalisation: 0.3 s once a process, 2 MB."""
     extension = _load()
     assert not isinstance(extension, str)
-    changed = [(i, form) for i in known_points() if (form := form_of(i)) != chr(i)]
-    return extension.Characters(_kinds_and_spaces(), KNOWN, changed, list(contextual()))
+    return extension.Characters(_kinds_and_spaces(), KNOWN, changed(how), list(contextual(how)))
 
 
 def _kinds_and_spaces() -> bytes:

@@ -151,7 +151,9 @@ class Settings(BaseSettings):
     )
     index_name: Name = Field("dedup", description="name of the index: what all its keys in Redis start with")
     profile: str = Field(
-        "default", min_length=1, description="recipe of the fingerprints: a name, or a TOML file of one's own"
+        "default",
+        min_length=1,
+        description="recipe of the fingerprints: a name (and /version), or a TOML file of one's own",
     )
     design: str = Field(
         "auto",

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
+from simhash.features.ignorable import fold_ignorable
 from simhash.features.segment import (
     HAN,
     HANGUL,
@@ -34,8 +35,8 @@ from simhash.features.shingles import MULTIPLIERS, Tokens, mix64
 JOINER = "\x1f"
 """Stands between the words of a super-token; no word can hold this control character."""
 
-Normalisation = Literal["nfkc-casefold", "none"]
-FOLDED: Normalisation = "nfkc-casefold"
+Normalisation = Literal["folded", "nfkc-casefold", "none"]
+CASEFOLDED: Normalisation = "nfkc-casefold"
 
 # Most pages need the compatibility form of some of these. Replacing them first changes no result and lets
 # `unicodedata.normalize` see at a glance that nothing is left to do: a fifth of the time.
@@ -43,22 +44,25 @@ _OFTEN = "\u00a0\u2026\uff0c\uff1a\uff1b\uff01\uff1f\uff08\uff09\u3000\u2122\uff
 _COMMON = tuple((character, unicodedata.normalize("NFKC", character)) for character in _OFTEN)
 
 
-def normalise(text: str, how: Normalisation = FOLDED) -> str:
+def normalise(text: str, how: Normalisation = CASEFOLDED) -> str:
     """Unicode NFKC, then case folding; lone surrogates become U+FFFD, pairs the character they mean.
 
-    With "none" only the surrogates are replaced.
+    With "folded" what says nothing is dropped before, and Arabic letters fold (`ignorable`); with "none" only the
+    surrogates are replaced.
     """
     text = without_surrogates(text)
     if how == "none":
         return text
     if text.isascii():
         return text.lower()
+    if how == "folded":
+        text = fold_ignorable(text)
     for character, form in _COMMON:
         text = text.replace(character, form)
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def normalised_parts(text: str, how: Normalisation = FOLDED) -> Iterator[str]:
+def normalised_parts(text: str, how: Normalisation = CASEFOLDED) -> Iterator[str]:
     """Normalise in parts of PIECE_CHARACTERS that end in a space or a line feed: NFKC never looks across.
 
     A part can grow 18-fold. Where there is no space in so many characters the part ends at their end.

@@ -1,7 +1,7 @@
-"""HTML to the text that a page is compared by: its main content, without navigation and boilerplate.
+"""HTML to what a page is compared by: its main content, without navigation and boilerplate, and its title.
 
-Each way to do that is a function from HTML to text in `EXTRACTORS`; a profile names one. Resiliparse's main content is
-the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of the time
+Each way to do that is a function from HTML to `Extracted` in `EXTRACTORS`; a profile names one. Resiliparse's main
+content is the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of the time
 (docs/quality.md; `python -m benchmarks.extraction`).
 
 Parsers are given only what `check_markup` let pass, and only their text leaves this module: no NUL, no lone surrogate.
@@ -11,6 +11,7 @@ import importlib
 import re
 from collections.abc import Callable
 from types import ModuleType
+from typing import NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
@@ -18,7 +19,20 @@ from resiliparse.parse.html import HTMLParserException, HTMLTree
 from simhash.errors import PageError, ProfileError
 from simhash.reading.markup import MarkupLimits, check_markup
 
-Extractor = Callable[[str], str]
+
+class Extracted(NamedTuple):
+    """What an extractor finds in a page.
+
+    Attributes:
+        text: the main text.
+        title: the content of `<title>`, "" without one; it tells short pages apart (`Profile.short_digest`).
+    """
+
+    text: str
+    title: str = ""
+
+
+Extractor = Callable[[str], Extracted]
 
 DEFAULT_LIMITS = MarkupLimits()
 
@@ -29,42 +43,47 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 MIN_PARAGRAPH_CHARACTERS = 100
 
 
-def resiliparse_main(html: str) -> str:
+def resiliparse_main(html: str) -> Extracted:
     """Resiliparse's main content; where that has fewer than 200 characters, all visible text if it has more."""
     tree = HTMLTree.parse(html)
     main = extract_plain_text(tree, main_content=True, alt_texts=False)
-    if len(main.strip()) >= MIN_MAIN_CHARACTERS:
-        return main
-    visible = extract_plain_text(tree, main_content=False, alt_texts=False)
-    return visible if len(visible.strip()) > len(main.strip()) else main
+    if len(main.strip()) < MIN_MAIN_CHARACTERS:
+        visible = extract_plain_text(tree, main_content=False, alt_texts=False)
+        main = visible if len(visible.strip()) > len(main.strip()) else main
+    return Extracted(main, tree.title or "")
 
 
-def resiliparse_all(html: str) -> str:
+def resiliparse_all(html: str) -> Extracted:
     """All visible text."""
-    return extract_plain_text(html, main_content=False, alt_texts=False)
+    tree = HTMLTree.parse(html)
+    return Extracted(extract_plain_text(tree, main_content=False, alt_texts=False), tree.title or "")
 
 
-def lexbor_paragraphs(html: str) -> str:
+def lexbor_paragraphs(html: str) -> Extracted:
     """The paragraphs of 100 characters and more, by selectolax; without any, all text of the body."""
     lexbor = _library("lexbor-paragraphs")
     tree = lexbor.LexborHTMLParser(html)
+    title = node.text() if (node := tree.css_first("title")) else ""
     texts = (" ".join(node.text().split()) for node in tree.css("p"))
     paragraphs = [text for text in texts if len(text) >= MIN_PARAGRAPH_CHARACTERS]
     if paragraphs:
-        return "\n".join(paragraphs)
+        return Extracted("\n".join(paragraphs), title)
     tree.strip_tags(["script", "style", "noscript", "template"])
-    return tree.body.text(separator="\n", strip=True) if tree.body else ""
+    return Extracted(tree.body.text(separator="\n", strip=True) if tree.body else "", title)
 
 
-def trafilatura(html: str) -> str:
+def trafilatura(html: str) -> Extracted:
     """Trafilatura's main text, tuned for recall; comments belong to the frame."""
     library = _library("trafilatura")
-    return library.extract(html, favor_recall=True, include_comments=False, include_tables=True) or ""
+    tree = library.load_html(html)
+    title = "" if tree is None else tree.findtext(".//title")
+    text = library.extract(html, favor_recall=True, include_comments=False, include_tables=True)
+    return Extracted(text or "", title or "")
 
 
-def as_is(html: str) -> str:
+def as_is(html: str) -> Extracted:
     """The input itself: for pages that are text already."""
-    return html
+    return Extracted(html)
 
 
 EXTRACTORS: dict[str, Extractor] = {
@@ -91,7 +110,12 @@ def require_extractor(name: str) -> None:
 
 
 def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
-    """The text of a page, encodable in UTF-8 and without NUL.
+    """The text alone of what `extract` finds."""
+    return extract(html, extractor, limits).text
+
+
+def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> Extracted:
+    """Text and title of a page, encodable in UTF-8 and without NUL.
 
     Args:
         html: the page, decoded.
@@ -108,11 +132,11 @@ def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupL
     if extractor != "none":
         check_markup(html, limits)
     try:
-        text = EXTRACTORS[extractor](html.replace("\0", ""))
+        found = EXTRACTORS[extractor](html.replace("\0", ""))
     except HTMLParserException as error:
         # Any text at all is HTML; the parser gives up only when it gets no more memory, and does not say so.
         raise MemoryError(f"{extractor}: {error}") from error
-    return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
+    return Extracted(*(_LONE_SURROGATE.sub("\ufffd", part).replace("\0", "") for part in found))
 
 
 def _refuse_surrogates(html: str) -> None:

@@ -4,7 +4,7 @@ The gate (a simhash) is a sieve: it finds candidates and lets strangers through.
 one-permutation MinHash of the set of token n-grams (Li, Owen, Zhang, "One Permutation Hashing", NIPS 2012) of which
 one bit a bin is kept (Li and Koenig, "b-Bit Minwise Hashing", WWW 2010), empty bins borrowing from others by hashing
 (Shrivastava, "Optimal Densification for Fast and Accurate Minwise Hashing", ICML 2017). A bit differs with probability
-(1 - J) / 2: at 128 bins, pages of Jaccard 0.8 are 12.8 bits apart on average, strangers 64.
+(1 - J) / 2: at 256 bins, pages of Jaccard 0.8 are 25.6 bits apart on average, strangers 128.
 
 A band key is a hash of `rows` minima (Broder 1997; banding: Indyk and Motwani 1998): two texts share it with about
 probability J ** rows, wherever their gates differ.
@@ -42,7 +42,8 @@ _MULTIPLIERS: tuple[int, ...] = tuple(MULTIPLIERS.tolist())
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BIT_POSITIONS = 32
 _ATTEMPTS = 1024
-"""Bins that an empty bin asks before it gives up and counts as 0: with 5 of 128 filled, once in 10**17."""
+"""Bins that an empty bin asks before it gives up and counts as 0: with 5 of 128 filled once in 10**17, with 5 of 256
+once in 10**8."""
 _FEW = 6
 """So few empty bins are asked for one by one: NumPy's calls would take longer."""
 _STAGES = (8, 64)
@@ -61,8 +62,8 @@ class MinHashSketch:
     """
 
     n: int = 5
-    bins: int = 128
-    bands: int = 3
+    bins: int = 256
+    bands: int = 6
     rows: int = 4
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ def _kept_bits(bins: int) -> NDArray[np.uint64]:
 
 
 def _donors(bins: int) -> NDArray[np.intp]:
-    """The bins that each bin asks in turn, shape (bins, _ATTEMPTS); 1 MB for 128."""
+    """The bins that each bin asks in turn, shape (bins, _ATTEMPTS); 2 MB for 256."""
     bin_numbers: NDArray[np.uint64] = np.arange(bins, dtype=np.uint64)
     attempts: NDArray[np.uint64] = np.arange(1, _ATTEMPTS + 1, dtype=np.uint64)
     asking = np.add.outer(bin_numbers * np.uint64(1024), attempts) * _GOLDEN

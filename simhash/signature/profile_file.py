@@ -80,8 +80,8 @@ class _Weights(_Strict, frozen=True):
 class _MinHash(_Strict, frozen=True, tag_field="is", tag="minhash"):
     reach: int
     n: int = 5
-    bins: int = 128
-    bands: int = 3
+    bins: int = 256
+    bands: int = 6
     rows: int = 4
 
 
@@ -143,7 +143,7 @@ def _profile(given: _File, path: Path) -> Profile:
         changes["weights"] = weights
     if given.verifier is not UNSET:
         changes |= _verifier(given.verifier)
-    # A base's reach of 12 behind its verifier would let strangers in without one.
+    # A base's wide reach behind its verifier would let strangers in without one.
     if changes.get("verifier", base.verifier) is None and base.verifier is not None:
         changes.setdefault("reach", changes.get("k", base.k))
     return replace(base, name=name, **changes)

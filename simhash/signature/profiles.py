@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,7 @@ from simhash.errors import ProfileError
 from simhash.features.hashes import Hash, wide_enough
 from simhash.features.keywords import Keywords
 from simhash.features.schemes import (
-    FOLDED,
+    CASEFOLDED,
     CharacterGrams,
     Normalisation,
     PairHashes,
@@ -52,6 +52,13 @@ _Rounds = Callable[[Weighing], Weighing]
 _ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
 
 
+ShortDigest = Literal["text", "title-and-tokens"]
+_LATER: Mapping[str, object] = {"short_digest": "text"}
+"""Parts of a recipe that the first ones did not have: not named at the value that they had all the same."""
+TITLE_CHARACTERS = 1_000
+"""So much of a title tells two short pages apart."""
+
+
 class Signature(NamedTuple):
     """What a page is recognised by.
 
@@ -59,8 +66,9 @@ class Signature(NamedTuple):
         fingerprint: the gate's simhash, or None: too little for near matching, only the digest may match.
         verifier: the second fingerprint, its band keys behind it, or None where the profile has none or `fingerprint`
             is None.
-        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes where the
-            text is empty; 32 hexadecimal digits.
+        digest: "text:" and the xxh3_128 of the normalised text, or "raw:" and that of the raw bytes where the text is
+            empty; 32 hexadecimal digits. Where there is no fingerprint, the recipe may take another one than of the
+            text: see `Profile.short_digest`.
         features: how many features the text has, each as often as it occurs (keywords: once each).
     """
 
@@ -104,6 +112,12 @@ class Profile:
     Two texts match when the gate's fingerprints differ in at most `reach` bits and the verifiers in at most
     `verifier_reach`; within `k` bits the index finds every match.
 
+    Attributes:
+        min_features: a page with fewer different ones has no fingerprint, and matches on its digest alone.
+        short_digest: what that digest is of: the normalised text, as other pages' digests are; or the page's title and
+            its tokens (`digest_of_tokens`), so that "Loading..." of two sites is no copy, and an emoji more or less
+            no difference. A text without tokens is then as an empty one: known by its raw bytes.
+
     Raises:
         ProfileError: the parts do not go together.
     """
@@ -122,6 +136,7 @@ class Profile:
     verifier: MinHashSketch | TokenShingles | None = None
     verifier_reach: int | None = None
     min_features: int = 1
+    short_digest: ShortDigest = "text"
     _hash: Hash = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -142,12 +157,18 @@ class Profile:
         yield scored and self.weights.by == "count", "keywords have scores, not counts"
         yield not scored and self.weights.by == "score", "only keywords have scores"
 
-    def signature(self, text: str, raw: bytes) -> Signature:
+    @property
+    def label(self) -> str:
+        """Name and version, as verdicts have it."""
+        return f"{self.name}/{self.version}"
+
+    def signature(self, text: str, raw: bytes, title: str = "") -> Signature:
         """Signature of a page.
 
         Args:
             text: its main text, any string.
             raw: the page's bytes, used only where the normalised text is empty.
+            title: what its author calls it, any string; used only where the text is short.
 
         Raises:
             TypeError: `text` is bytes, None or anything else that is no text.
@@ -155,26 +176,42 @@ class Profile:
         if not isinstance(text, str):
             raise TypeError(_no_text(text))
         if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
-            return Signature(read.fingerprint, read.verifier, _tagged(read.digest, raw), read.features)
-        return self.signature_in_numpy(text, raw)
+            return self._signature(read, text, raw, title)
+        return self.signature_in_numpy(text, raw, title)
 
-    def signature_in_numpy(self, text: str, raw: bytes) -> Signature:
+    def signature_in_numpy(self, text: str, raw: bytes, title: str = "") -> Signature:
         """The same without the native kernel, of any recipe."""
+        return self._signature(self._read(text), text, raw, title)
+
+    def _signature(self, read: native.Reading, text: str, raw: bytes, title: str) -> Signature:
+        digest = read.digest
+        if read.fingerprint is None and self.short_digest == "title-and-tokens":
+            digest = digest_of_tokens(text, title, self.reading_normalisation)
+        return Signature(read.fingerprint, read.verifier, _tagged(digest, raw), read.features)
+
+    def _read(self, text: str) -> native.Reading:
+        """What the native kernel would find, of any recipe."""
         reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
-        for part in normalised_parts(text):
+        for part in normalised_parts(text, self.reading_normalisation):
             reading.add(part)
         tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
-        digest, verifier = _tagged(reading.digest.hex(), raw), reading.verifier()
+        digest, verifier = reading.digest.hex(), reading.verifier()
         gate = self._gate(tally)
         if tally.distinct < self.min_features or gate is None or (self.verifier and verifier is None):
-            return Signature(None, None, digest, tally.total)
-        return Signature(gate, verifier, digest, tally.total)
+            return native.Reading(None, None, digest, tally.total)
+        return native.Reading(gate, verifier, digest, tally.total)
+
+    @property
+    def reading_normalisation(self) -> Normalisation:
+        """That of digest and verifier: a gate without normalisation has them of the folded text all the same."""
+        return CASEFOLDED if self.normalisation == "none" else self.normalisation
 
     def signature_of_html(self, html: str, raw: bytes) -> Signature:
         """Signature of a page from its markup, by this profile's extractor; raises PageError as that does."""
-        from simhash.reading.extract import extract_text  # parsers of HTML load only where there is HTML
+        from simhash.reading.extract import extract  # parsers of HTML load only where there is HTML
 
-        return self.signature(extract_text(html, self.extractor), raw)
+        page = extract(html, self.extractor)
+        return self.signature(page.text, raw, page.title)
 
     @property
     def for_kernel(self) -> bool:
@@ -203,6 +240,7 @@ class Profile:
         """Everything that decides a signature, for JSON; equal recipes are the same profile."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         unicode = unicodedata.unidata_version
+        values = {name: value for name, value in values.items() if _LATER.get(name) != value}
         named = {} if unicode == UNNAMED_UNICODE else {"unicode": unicode}
         return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name} | named
 
@@ -213,11 +251,12 @@ class Profile:
         if not (streamed and isinstance(sketch, MinHashSketch)):
             return None
         shape = (sketch.n, sketch.bins, sketch.bands, sketch.rows)
-        return native.Recipe(self.bits, bool(self.zero_sum), self.weights.most, self.min_features, *shape)
+        numbers = (self.bits, bool(self.zero_sum), self.weights.most, self.min_features, *shape)
+        return native.Recipe(self.normalisation, *numbers)
 
     def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
-        if isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation == FOLDED:
+        if isinstance(self.features, TokenPairs | ScriptRuns) and self.normalisation != "none":
             return self.features
         return None
 
@@ -322,6 +361,28 @@ def _no_text(value: object) -> str:
     return f"a text is a str, not {'None' if value is None else type(value).__name__}{said}"
 
 
+def digest_of_tokens(text: str, title: str = "", how: Normalisation = "folded") -> str | None:
+    """xxh3_128 of the hashed tokens of a title and a text, 8 bytes each, little-endian, with 8 bytes of 0 between them.
+
+    Only TITLE_CHARACTERS of the title count. None where the text has no tokens.
+    """
+    state = xxhash.xxh3_128()
+    for part in _token_bytes(title[:TITLE_CHARACTERS], how):
+        state.update(part)
+    state.update(bytes(8))
+    found = 0
+    for part in _token_bytes(text, how):
+        state.update(part)
+        found += len(part)
+    return state.hexdigest() if found else None
+
+
+def _token_bytes(text: str, how: Normalisation) -> Iterator[bytes]:
+    for part in normalised_parts(text, how):
+        for piece in pieces(part):
+            yield tokens_of(piece).hashes.astype("<u8").tobytes()
+
+
 def _tagged(digest: str | None, raw: bytes) -> str:
     return f"raw:{xxhash.xxh3_128_hexdigest(raw)}" if digest is None else f"text:{digest}"
 
@@ -337,16 +398,40 @@ def _plain(value: object) -> object:
 
 DEFAULT = Profile(
     name="default",
-    version=1,
+    version=2,
     features=TokenPairs(),
     weights=Weights("count", cap=8),
-    reach=12,
-    verifier=MinHashSketch(n=5, bins=128, bands=3, rows=4),
-    verifier_reach=20,
+    normalisation="folded",
+    reach=14,
+    verifier=MinHashSketch(n=5, bins=256, bands=6, rows=4),
+    verifier_reach=36,
     min_features=10,
+    short_digest="title-and-tokens",
 )
 """What ships. A wide gate is a sieve; the MinHash verifier decides, and the bands find what the prefixes miss. The
 figures that chose it, and what was tried beside it, stand in docs/quality.md."""
+
+LOOSE = replace(
+    DEFAULT,
+    name="loose",
+    version=1,
+    reach=16,
+    verifier=MinHashSketch(n=5, bins=256, bands=8, rows=3),
+    verifier_reach=52,
+)
+"""For those who want pages of Jaccard similarity .6 and more; a page then meets more others, and half of what is called
+duplicate of a near one has less than .8 in common (docs/quality.md)."""
+
+DEFAULT_1 = replace(
+    DEFAULT,
+    version=1,
+    reach=12,
+    normalisation=CASEFOLDED,
+    verifier=MinHashSketch(n=5, bins=128, bands=3, rows=4),
+    verifier_reach=20,
+    short_digest="text",
+)
+"""The default of indexes that are older than default/2."""
 
 SEGMENTED = Profile(
     name="segmented",
@@ -383,12 +468,15 @@ Weights are rounded up to whole numbers: rounded down, most are 0 and with them 
 short text.
 """
 
-_BY_NAME = {profile.name: profile for profile in (DEFAULT, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)}
-PROFILES = tuple(_BY_NAME)
+_SHIPPED = (DEFAULT, LOOSE, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)
+_BY_LABEL = {each.label: each for each in (*_SHIPPED, DEFAULT_1)}
+_BY_NAME = {each.name: each for each in _SHIPPED} | _BY_LABEL
+PROFILES = (*(each.name for each in _SHIPPED), DEFAULT_1.label)
+"""Names of all that ship: a name means the newest version, older ones are named with theirs."""
 
 
 def profile(name: str) -> Profile:
-    """Return the profile of that name; raises ProfileError if there is none."""
+    """Return the profile of that name, or "name/version"; raises ProfileError if there is none."""
     if name not in _BY_NAME:
         raise ProfileError(f"no profile is named {name!r}; there are {', '.join(PROFILES)}")
     return _BY_NAME[name]

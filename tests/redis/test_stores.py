@@ -2,9 +2,10 @@
 
 import pytest
 
-from simhash.errors import IndexMisconfigured, IndexUnreachable
+from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
+from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
 from worker.files.embedded import embedded_redis
-from worker.index.stores import connect, found_index
+from worker.index.stores import configured_relation, connect, connected_index, found_index, judging_profile
 from worker.settings import load
 
 
@@ -27,3 +28,46 @@ def test_a_redis_that_is_no_sentinel_is_said_to_be_none(redis_server):
         found_index(load({"redis_url": f"redis+sentinel://:sesame@{redis_server.address}/dedup"}))
     said = f"what answers at {redis_server.address} is a Redis and no Sentinel: name it by a redis:// or rediss:// URL"
     assert str(caught.value) == f"{said}, or name the Sentinels (as a rule at port 26379)"
+
+
+def settings_of(redis_server, name, **given):
+    return load({"redis_url": redis_server.url, "index_name": name, "documents": 1000, **given})
+
+
+def test_a_new_index_is_of_the_newest_version_of_a_profile(redis_server, name):
+    settings = settings_of(redis_server, name)
+    assert judging_profile(settings) == DEFAULT
+    assert connected_index(settings, DEFAULT).spec.profile["version"] == 2
+    assert judging_profile(settings) == DEFAULT
+
+
+def test_an_index_of_an_older_version_goes_on_as_it_is(redis_server, name):
+    older = settings_of(redis_server, name, profile="default/1")
+    connected_index(older, judging_profile(older))
+    settings = settings_of(redis_server, name)
+    found = judging_profile(settings)
+    assert found == DEFAULT_1
+    assert connected_index(settings, found).spec.relation == configured_relation(older, DEFAULT_1)
+
+
+@pytest.mark.parametrize(("made", "told"), [("default/1", "default/2"), ("default", "default/1"), ("default", "loose")])
+def test_a_worker_of_another_profile_is_refused_and_told_what_to_do(redis_server, name, made, told):
+    first = settings_of(redis_server, name, profile=made)
+    connected_index(first, judging_profile(first))
+    settings = settings_of(redis_server, name, profile=told)
+    theirs, ours = profile(made), judging_profile(settings)
+    with pytest.raises(IndexMismatch) as caught:
+        connected_index(settings, ours)
+    assert ours.label != theirs.label
+    assert (
+        f"it is one of profile {theirs.label}, this worker judges by {ours.label}. --profile {theirs.label} goes on"
+        in str(caught.value)
+    )
+
+
+def test_a_profile_of_ones_own_is_not_taken_for_a_shipped_one(redis_server, name, tmp_path):
+    (tmp_path / "mine.toml").write_text('base = "segmented"')
+    older = settings_of(redis_server, name, profile="default/1")
+    connected_index(older, judging_profile(older))
+    assert judging_profile(settings_of(redis_server, name, profile="segmented")) == SEGMENTED
+    assert judging_profile(settings_of(redis_server, name, profile=str(tmp_path / "mine.toml"))).name == "mine"

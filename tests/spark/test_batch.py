@@ -279,7 +279,7 @@ def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected
     assert summary.existing == len(rows)
     with pytest.raises(
-        InputError, match=r"archive: holds signatures of profile default/1, and this batch .* segmented/1"
+        InputError, match=r"archive: holds signatures of profile default/2, and this batch .* segmented/1"
     ):
         batch(written(tmp_path / "a.jsonl", PAGES[:2]), existing=[archive], settings={"profile": "segmented"})
 

@@ -20,7 +20,7 @@ from simhash.index.interface import shortened
 from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
 from simhash.relation.designs import automatic_design
 from simhash.relation.tables import design
-from simhash.signature.profiles import DEFAULT
+from simhash.signature.profiles import DEFAULT_1
 from tests.kafka.test_cli import run, started
 from tests.pages import flipped
 from tests.stream import until
@@ -93,9 +93,9 @@ def test_widths_that_are_no_digits_are_told(say, tmp_path):
 def test_unique_verdicts_become_records_under_the_profiles_relation(archive):
     tables = TableSet(archive)
     unique = [page(number) for number in range(1, 61) if number % 5]
-    assert tables.relation.design == automatic_design(DEFAULT.k, 64, 0)
-    assert (tables.relation.reach, tables.relation.bands) == (DEFAULT.reach, 3)
-    assert tables.profile == json.loads(json.dumps(DEFAULT.recipe()))
+    assert tables.relation.design == automatic_design(DEFAULT_1.k, 64, 0)
+    assert (tables.relation.reach, tables.relation.bands) == (DEFAULT_1.reach, 3)
+    assert tables.profile == json.loads(json.dumps(DEFAULT_1.recipe()))
     stored = {record.url: (fingerprint, record) for fingerprint, record in tables.scan()}
     assert set(stored) == {one["url"] for one in unique}
     for one in unique:

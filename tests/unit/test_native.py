@@ -21,15 +21,19 @@ from simhash.features import folding, segment
 from simhash.reading.extract import extract_text
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.minhash import MinHashSketch
-from simhash.signature.profiles import DEFAULT, PROFILES, Profile, Weights, profile
+from simhash.signature.profiles import DEFAULT, DEFAULT_1, LOOSE, PROFILES, Profile, Weights, profile
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
 LOW = replace(DEFAULT, min_features=1)
+LOW_1 = replace(DEFAULT_1, min_features=1)
 PIECE = segment.PIECE_CHARACTERS
 
-marks = st.sampled_from("\u0301\u0327\u0338\u3099\u05b0\u094d\u0e48\U0001d165\u1161\u11a8\u200d\ufe0f\U000e0100")
+marks = st.sampled_from(
+    "\u0301\u0327\u0338\u3099\u05b0\u094d\u0e48\U0001d165\u1161\u11a8\u200d\ufe0f\U000e0100\u064e\u0654"
+)
 usual = st.sampled_from(
     "aB 1\n,.éÉß\u0130\u212b\ufb03\u1e9e\ufdfa漢字カが。\u3000ｶﾞ가ㄱᄀ각สวั\ud83d\ude00\u2028\x1c\x85"
+    "\u00ad\u200f\u0627\u0623\u0629\u06cc\ufe70"
 )
 any_text = st.text(st.one_of(st.characters(codec=None), usual, marks), max_size=80)
 words = st.lists(
@@ -52,12 +56,12 @@ def by_kernel(recipe: Profile, text: str) -> object:
     """The signature, certainly not by NumPy."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(Profile, "signature_in_numpy")
-        return recipe.signature(text, b"raw")
+        return recipe.signature(text, b"raw", "a title")
 
 
 def agree(recipe: Profile, text: str) -> bool:
     """Whether kernel and NumPy give one signature."""
-    return by_kernel(recipe, text) == recipe.signature_in_numpy(text, b"raw")
+    return by_kernel(recipe, text) == recipe.signature_in_numpy(text, b"raw", "a title")
 
 
 def sample() -> Iterator[str]:
@@ -71,12 +75,14 @@ def sample() -> Iterator[str]:
 def test_every_page_of_the_sample_has_one_signature() -> None:
     pages = list(sample())
     assert len(pages) > 100
-    assert [text[:80] for text in pages if not agree(DEFAULT, text)] == []
+    for recipe in (DEFAULT, DEFAULT_1, LOOSE):
+        assert [text[:80] for text in pages if not agree(recipe, text)] == []
 
 
 @given(texts)
 def test_any_text_has_one_signature(text: str) -> None:
     assert agree(LOW, text)
+    assert agree(LOW_1, text)
     assert agree(DEFAULT, text)
 
 
@@ -113,17 +119,19 @@ def test_empty_tiny_and_long_texts_have_one_signature(text: str) -> None:
     assert agree(LOW, text)
 
 
+@pytest.mark.parametrize("recipe", [LOW, LOW_1], ids=lambda recipe: recipe.label)
 @pytest.mark.parametrize("spaced", [True, False])
-def test_every_character_has_one_form(spaced: bool) -> None:
+def test_every_character_has_one_form(spaced: bool, recipe: Profile) -> None:
     """Digests are of the whole normalised text, so equal ones mean equal forms."""
     joiner = " " if spaced else ""
     for start in range(0, 0x110000, 0x1000):
         every = map(chr, range(start, start + 0x1000))
-        assert agree(LOW, joiner.join(every)), f"U+{start:04X} and up"
+        assert agree(recipe, joiner.join(every)), f"U+{start:04X} and up"
 
 
-def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other() -> None:
-    looking_back = set(folding.contextual())
+@pytest.mark.parametrize("recipe", [LOW, LOW_1], ids=lambda recipe: recipe.label)
+def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other(recipe: Profile) -> None:
+    looking_back = set(folding.contextual(recipe.normalisation))
     known = [i for i in range(0x40000) if i not in looking_back and not 0xD800 <= i < 0xE000]
     assert {ord(c) for c in "éÉßﬃ가漢ｶ😀"} < set(known)
     assert {0x301, 0x3099, 0xFF9E, 0x1161, 0x11A8} < looking_back
@@ -131,7 +139,7 @@ def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other() -> N
         turned = known[apart:] + known[:apart]
         for start in range(0, len(known), 0x4000):
             pairs = zip(known[start : start + 0x4000], turned[start : start + 0x4000], strict=True)
-            assert agree(LOW, "".join(chr(a) + chr(b) for a, b in pairs))
+            assert agree(recipe, "".join(chr(a) + chr(b) for a, b in pairs))
 
 
 @given(
@@ -154,7 +162,7 @@ def test_other_recipes_of_the_kind_have_one_signature(
     assert agree(recipe, text)
 
 
-@pytest.mark.parametrize("name", [name for name in PROFILES if name != "default"])
+@pytest.mark.parametrize("name", [name for name in PROFILES if not profile(name).for_kernel])
 def test_other_profiles_are_left_to_numpy(name: str) -> None:
     with pytest.raises(AttributeError, match="signature_in_numpy"):
         by_kernel(profile(name), "some text")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from dataclasses import replace
 
@@ -14,14 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import hashes, segment
+from simhash.features import hashes, ignorable, segment
 from simhash.features.keywords import Keywords
-from simhash.features.schemes import CharacterGrams, ScriptRuns, Words, normalise
+from simhash.features.schemes import CharacterGrams, ScriptRuns, Words, normalise, without_surrogates
 from simhash.features.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import (
     DEFAULT,
+    DEFAULT_1,
     PROFILES,
     SEGMENTED,
     UNNAMED_UNICODE,
@@ -34,20 +36,24 @@ from simhash.signature.profiles import (
 any_text = st.text(
     st.one_of(
         st.characters(codec=None),
-        st.sampled_from("ab 1漢字我来到北京\U00020000カなสวัส가나\u0301,\ud800\ufe0f。"),
+        st.sampled_from(
+            "ab 1漢字我来到北京\U00020000カなสวัส가나\u0301,\ud800\ufe0f。"
+            "\u00ad\u200d\u0627\u0623\u0629\u064e\u0640\ufe81"
+        ),
     )
 )
 LOW = replace(DEFAULT, min_features=1)
+LOW_1 = replace(DEFAULT_1, min_features=1)
 LOW_SEGMENTED = replace(SEGMENTED, min_features=1)
 ENGLISH = "the committee met on tuesday and decided to postpone the vote until the report is published " * 5
 CHINESE = "委员会在星期二开会，决定把表决推迟到报告发表之后。" * 12
 
 
-def naive_tokens(text: str) -> list[str]:
+def naive_tokens(normalised: str) -> list[str]:
     """Verifier tokens by a loop over characters."""
     tokens: list[str] = []
     running = False
-    for character in normalise(text):
+    for character in normalised:
         kind = int(segment.kinds_table()[ord(character)])
         if kind & (segment.LETTER | segment.UNSPACED):
             tokens = [*tokens[:-1], tokens[-1] + character] if running else [*tokens, character]
@@ -83,7 +89,7 @@ def naive_segmented(text: str) -> tuple[int | None, int | None, int]:
     """The segmented recipe with every step spelled out, without its limit of 64 features."""
     features = [feature for part in ScriptRuns()(normalise(text)) for feature in part]
     gate = fingerprint({feature: min(count, 16.0) for feature, count in Counter(features).items()})
-    grams = naive_grams(naive_tokens(text))
+    grams = naive_grams(naive_tokens(normalise(text)))
     verifier = fingerprint({str(gram): 1.0 for gram in grams}, hashes.of_callable(int, 64))
     return (None, None, len(features)) if verifier is None else (gate, verifier, len(features))
 
@@ -101,40 +107,54 @@ def naive_pairs(tokens: list[str]) -> list[int]:
     return features
 
 
-def naive_sketch(grams: set[int]) -> int:
-    """128 bits of one-permutation MinHash and three band keys."""
-    bins: list[int | None] = [None] * 128
+def naive_sketch(grams: set[int], size: int, bands: int) -> int:
+    """One-permutation MinHash of `size` bits, a power of two, and so many band keys of four minima."""
+    shift = 65 - size.bit_length()
+    bins: list[int | None] = [None] * size
     for gram in grams:
-        bin_, value = gram >> 57, gram & (1 << 57) - 1
+        bin_, value = gram >> shift, gram & (1 << shift) - 1
         bins[bin_] = value if bins[bin_] is None else min(value, bins[bin_])
     sketch = 0
-    for b in range(128):
-        donors = (naive_mix((1024 * b + a) * 0x9E3779B97F4A7C15 % 2**64) % 128 for a in range(1, 1025))
+    for b in range(size):
+        donors = (naive_mix((1024 * b + a) * 0x9E3779B97F4A7C15 % 2**64) % size for a in range(1, 1025))
         asked = [b, *donors]
         minimum = next((bins[bin_] for bin_ in asked if bins[bin_] is not None), 0)
         sketch = sketch << 1 | minimum >> b % 32 & 1
-    groups = [min((v for v in bins[8 * q : 8 * q + 8] if v is not None), default=2**64 - 1) for q in range(16)]
-    for band in range(3):
+    groups = [min((v for v in bins[8 * q : 8 * q + 8] if v is not None), default=2**64 - 1) for q in range(size // 8)]
+    for band in range(bands):
         rows = groups[4 * band : 4 * band + 4]
         sketch = sketch << 32 | (naive_hash(*rows) >> 32 if min(rows) < 2**64 - 1 else 0)
     return sketch
 
 
-def naive_default(text: str) -> tuple[int | None, int | None, int]:
-    """The default recipe with every step spelled out, without its limit of 10 features."""
-    tokens = naive_tokens(text)
+def naive_folded(text: str) -> str:
+    """`folded` by a loop over characters, what is dropped and what folds taken from the data."""
+    dropped = {chr(i) for i in ignorable.points((*ignorable.DEFAULT_IGNORABLE, *ignorable.ARABIC_MARKS))}
+    folded = ""
+    for character in without_surrogates(text):
+        form = unicodedata.normalize("NFKC", character)
+        kept = [ignorable.ARABIC_LETTERS.get(c, c) for c in form if c not in dropped]
+        folded += character if kept == list(form) else "".join(kept)
+    return unicodedata.normalize("NFKC", folded).casefold()
+
+
+def naive_default(text: str, size: int = 256, bands: int = 6) -> tuple[int | None, int | None, int]:
+    """The default recipe with every step spelled out, without its limit of 10 features; 128 bits: that of default/1."""
+    tokens = naive_tokens(naive_folded(text) if size == 256 else normalise(text))
     features = naive_pairs(tokens)
     if not features:
         return None, None, 0
     bag = {str(feature): min(count, 8.0) for feature, count in Counter(features).items()}
     gate = fingerprint(bag, hashes.of_callable(int, 64))
-    return gate, naive_sketch(naive_grams(tokens)), len(features)
+    return gate, naive_sketch(naive_grams(tokens), size, bands), len(features)
 
 
 @given(any_text)
 def test_the_default_signature_is_the_naive_one(text: str) -> None:
     signature = LOW.signature(text, b"")
     assert (signature.fingerprint, signature.verifier, signature.features) == naive_default(text)
+    first = LOW_1.signature(text, b"")
+    assert (first.fingerprint, first.verifier, first.features) == naive_default(text, 128, 3)
 
 
 @given(any_text)
@@ -153,7 +173,7 @@ def test_signatures_of_pages_are_the_naive_ones(text: str) -> None:
 @given(any_text)
 def test_the_verifiers_tokens_are_those_of_a_loop_over_the_characters(text: str) -> None:
     piece = segment.Piece(normalise(text))
-    expected = [xxhash.xxh3_64_intdigest(token.encode()) for token in naive_tokens(text)]
+    expected = [xxhash.xxh3_64_intdigest(token.encode()) for token in naive_tokens(piece.text)]
     assert tokens_of(piece).hashes.tolist() == expected
 
 
@@ -259,11 +279,45 @@ def test_a_text_without_tokens_for_the_verifier_has_no_fingerprint() -> None:
     ],
 )
 def test_the_digest_is_of_the_normalised_text(a: str, b: str) -> None:
-    assert DEFAULT.signature(a, b"1").digest == DEFAULT.signature(b, b"2").digest
+    for recipe in (LOW, LOW_1, DEFAULT_1):
+        assert recipe.signature(a, b"1").digest == recipe.signature(b, b"2").digest
 
 
 def test_the_digest_tells_texts_apart() -> None:
-    assert DEFAULT.signature("ab c", b"").digest != DEFAULT.signature("a bc", b"").digest
+    for recipe in (LOW, LOW_1, DEFAULT, DEFAULT_1):
+        assert recipe.signature("ab c", b"").digest != recipe.signature("a bc", b"").digest
+    assert LOW.signature("a, b", b"").digest != LOW.signature("a b", b"").digest
+
+
+@pytest.mark.parametrize("text", ["Hello, World!", "\u300a hello\nworld \u300b \U0001f600", "HELLO\u200b world\u2026"])
+def test_a_short_page_is_known_by_its_tokens(text: str) -> None:
+    assert DEFAULT.signature(text, b"1") == DEFAULT.signature("hello world", b"2")
+    assert DEFAULT.signature(text, b"1").digest != DEFAULT.signature("hello world two", b"2").digest
+
+
+def test_a_short_page_is_known_by_its_title_too() -> None:
+    found = {DEFAULT.signature("Loading...", b"", title).digest for title in ("", "One site", "Another site")}
+    assert len(found) == 3
+    assert DEFAULT.signature("loading", b"", "ONE  site!").digest in found
+    assert DEFAULT.signature("b", b"", "a").digest != DEFAULT.signature("a b", b"", "").digest
+    assert DEFAULT.signature("b", b"", "a" * 999 + " x").digest == DEFAULT.signature("b", b"", "a" * 999 + " y").digest
+
+
+def test_a_title_does_not_matter_to_a_longer_page_nor_to_older_recipes() -> None:
+    assert DEFAULT.signature(ENGLISH, b"", "One") == DEFAULT.signature(ENGLISH, b"", "Another")
+    assert DEFAULT_1.signature("Loading...", b"", "One") == DEFAULT_1.signature("Loading...", b"", "Another")
+
+
+@pytest.mark.parametrize("text", ["\U0001f600", "...", "\u2014 \u00ad \u064b"])
+def test_a_text_without_tokens_is_known_by_its_raw_bytes_alone(text: str) -> None:
+    assert DEFAULT.signature(text, b"abc", "A title").digest == "raw:" + xxhash.xxh3_128_hexdigest(b"abc")
+
+
+def test_the_digest_of_a_short_page_is_as_specified() -> None:
+    hashed = [xxhash.xxh3_64_intdigest(token.encode()) for token in ("one", "site")]
+    tokens = [xxhash.xxh3_64_intdigest(token.encode()) for token in ("loading", "漢", "字")]
+    data = b"".join(value.to_bytes(8, "little") for value in (*hashed, 0, *tokens))
+    assert DEFAULT.signature("Loading, 漢字", b"", "One site").digest == "text:" + xxhash.xxh3_128_hexdigest(data)
 
 
 def test_the_tutorial_rounds_weights_up_where_rounding_down_leaves_nothing() -> None:
@@ -280,9 +334,12 @@ def test_the_tutorial_rounds_weights_up_where_rounding_down_leaves_nothing() -> 
 def test_html_goes_through_the_profiles_extractor(monkeypatch: pytest.MonkeyPatch) -> None:
     import simhash.reading.extract
 
-    monkeypatch.setattr(simhash.reading.extract, "extract_text", lambda html, extractor: f"{extractor} {html}")
+    def extract(html: str, extractor: str) -> simhash.reading.extract.Extracted:
+        return simhash.reading.extract.Extracted(f"{extractor} {html}", "a title")
+
+    monkeypatch.setattr(simhash.reading.extract, "extract", extract)
     signature = DEFAULT.signature_of_html("<p>text", b"raw")
-    assert signature == DEFAULT.signature("resiliparse-main <p>text", b"raw")
+    assert signature == DEFAULT.signature("resiliparse-main <p>text", b"raw", "a title")
 
 
 def test_a_bag_is_fingerprinted_with_the_profiles_hash_and_width() -> None:
@@ -319,7 +376,7 @@ def test_a_recipe_survives_json_and_tells_profiles_apart(name: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 3},
         {"bits": 32},
         {"hash": "xxh3_128", "features": Words()},
         {"features": Words()},
@@ -330,7 +387,9 @@ def test_a_recipe_survives_json_and_tells_profiles_apart(name: str) -> None:
         {"verifier_reach": 13},
         {"reach": 7},
         {"min_features": 11},
+        {"normalisation": "nfkc-casefold"},
         {"normalisation": "none"},
+        {"short_digest": "text"},
         {"extractor": "trafilatura"},
     ],
 )
@@ -346,7 +405,7 @@ def test_any_change_shows_in_the_recipe(change: dict[str, object]) -> None:
         ({"hash": "crc32"}, "crc32 has 32 bits"),
         ({"hash": "fnv1a_64"}, "hashes of xxh3_64"),
         ({"hash": "nothing"}, "no hash is named"),
-        ({"k": 13}, r"k \(13\) <= reach \(12\)"),
+        ({"k": 15}, r"k \(15\) <= reach \(14\)"),
         ({"k": -1}, r"0 <= k \(-1\)"),
         ({"reach": 64}, "64"),
         ({"zero_sum": 2}, "0 or 1, not 2"),
@@ -371,7 +430,7 @@ def test_weights_that_cannot_be_are_refused() -> None:
         TokenShingles(0)
 
 
-@pytest.mark.parametrize("change", [{"bins": 100}, {"bins": 4}, {"n": 6}, {"rows": 0}, {"bands": 5}])
+@pytest.mark.parametrize("change", [{"bins": 100}, {"bins": 4}, {"n": 6}, {"rows": 0}, {"bands": 9}, {"bins": 128}])
 def test_a_sketch_that_cannot_be_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ProfileError):
         MinHashSketch(**change)
@@ -392,14 +451,21 @@ def test_the_verifiers_distance_follows_the_jaccard_similarity(seed: int, shared
     one, other = (sketch_of(np.concatenate((both, x)), sketch) for x in (a, b))
     assert one is not None
     assert other is not None
-    apart = ((one ^ other) >> 96).bit_count()
-    expected = 128 * (1 - len(both) / (len(both) + 600)) / 2
-    assert abs(apart - expected) < 5 * 128**0.5 / 2 + 1
+    apart = ((one ^ other) >> 32 * sketch.bands).bit_count()
+    expected = 256 * (1 - len(both) / (len(both) + 600)) / 2
+    assert abs(apart - expected) < 5 * 256**0.5 / 2 + 1
 
 
-def test_a_profile_without_that_name_is_refused() -> None:
-    with pytest.raises(ProfileError, match=r"'best'.*default, segmented, jieba-keywords"):
-        profile("best")
+@pytest.mark.parametrize("name", ["best", "default/3", "default/", "segmented/0"])
+def test_a_profile_without_that_name_is_refused(name: str) -> None:
+    with pytest.raises(ProfileError, match=rf"'{name}'.*default, loose, segmented, jieba-keywords.*default/1"):
+        profile(name)
+
+
+def test_a_name_means_the_newest_version_and_a_version_may_be_named() -> None:
+    assert (profile("default"), profile("default/2"), profile("default/1")) == (DEFAULT, DEFAULT, DEFAULT_1)
+    assert profile("segmented/1") == SEGMENTED
+    assert [DEFAULT.label, DEFAULT_1.label] == ["default/2", "default/1"]
 
 
 def test_the_tables_of_unicode_are_part_of_a_recipe_but_for_those_that_made_all_before(
@@ -410,3 +476,34 @@ def test_the_tables_of_unicode_are_part_of_a_recipe_but_for_those_that_made_all_
     assert "unicode" not in before
     monkeypatch.setattr("simhash.signature.profiles.unicodedata.unidata_version", "16.0.0")
     assert DEFAULT.recipe() == before | {"unicode": "16.0.0"}
+
+
+def test_an_index_of_the_first_default_still_finds_its_recipe_and_its_signatures() -> None:
+    """As they were when that was the newest."""
+    assert DEFAULT_1.recipe() == {
+        "name": "default",
+        "version": 1,
+        "features": {"is": "TokenPairs"},
+        "weights": {"is": "Weights", "by": "count", "cap": 8, "rounding": "none"},
+        "extractor": "resiliparse-main",
+        "normalisation": "nfkc-casefold",
+        "hash": "xxh3_64",
+        "bits": 64,
+        "zero_sum": 0,
+        "k": 3,
+        "reach": 12,
+        "verifier": {"is": "MinHashSketch", "n": 5, "bins": 128, "bands": 3, "rows": 4},
+        "verifier_reach": 20,
+        "min_features": 10,
+    }
+    text = (
+        "The committee met on Tuesday and decided to postpone the vote until the report is published. "
+        "委员会在星期二开会，决定把表决推迟到报告发表之后。"
+    )
+    assert DEFAULT_1.signature(text, b"") == Signature(
+        3756614534735841939,
+        6113881039640667222204176189504833904182331239177659676971870635643,
+        "text:1555a75073ef39abc97fafe37bbf3219",
+        38,
+    )
+    assert DEFAULT_1.signature("Loading…", b"").digest == "text:a58ad72cafd64f58699d36db3af5578c"

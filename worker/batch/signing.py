@@ -45,7 +45,7 @@ class Signing:
     @property
     def label(self) -> str:
         """The profile, as verdicts name it."""
-        return f"{self.recipe.profile.name}/{self.recipe.profile.version}"
+        return self.recipe.profile.label
 
 
 def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) -> Iterator[pa.Table]:

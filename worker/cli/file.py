@@ -24,7 +24,7 @@ from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Bench, Outputs, Places, run_files
 from worker.files.summary import Summary
-from worker.index.stores import configured_profile, connected_index
+from worker.index.stores import configured_profile, connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
@@ -169,12 +169,13 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
     """The job, done; and where rejected records are."""
     keeps_index = job.state is not None or job.on_server
     inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index)
-    profile = configured_profile(settings)
+    configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
         client = None if job.on_server else stack.enter_context(embedded_redis(job.state))
         if client is not None:  # it is another server in each run: that is no news
             logging.getLogger(epochs.__name__).setLevel(logging.ERROR)
+        profile = judging_profile(settings, client)
         reopen = partial(connected_index, settings, profile, client)
         index = reopen()
         outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files

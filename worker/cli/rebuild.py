@@ -70,12 +70,15 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     target = Target(partial(opened_store, settings), spec, retention(settings), _source(settings, files))
     tell = teller()
     with Sorted() as unique:
-        collected = Collected(f"{profile.name}/{profile.version}", taken_down(settings, takedowns), unique)
+        collected = Collected(profile.label, taken_down(settings, takedowns), unique)
         answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
         for counts in collected.add_all(answered):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
-            raise SettingsError(f"profile: none of the verdicts is of {collected.profile}: give the workers' profile")
+            theirs = collected.other_profile
+            raise SettingsError(
+                f"profile: no verdict is of {collected.profile}, the last is of {theirs}: --profile {theirs}"
+            )
         with saying_what_is_next("the same command goes on where it was; no worker is let in before its end"):
             stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):

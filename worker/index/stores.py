@@ -16,7 +16,7 @@ from simhash.index import Relation, Retention
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import meta_key
-from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.opening import existing_index, open_index, recipe_in
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.transfer import opened_for_import
 from simhash.index.redis.server import encoding_advice
@@ -26,7 +26,7 @@ from simhash.relation.designs import automatic_design, design_for
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.profile_file import SUFFIX, read_profile
-from simhash.signature.profiles import Profile
+from simhash.signature.profiles import PROFILES, Profile
 from simhash.signature.profiles import profile as find_profile
 from worker.errors import SettingsError
 from worker.index.archive import TableBase
@@ -53,6 +53,26 @@ def configured_profile(settings: Settings) -> Profile:
         return profile
     except ProfileError as error:
         raise SettingsError(f"profile: {error}") from error
+
+
+def judging_profile(settings: Settings, client: redis.Redis | None = None) -> Profile:
+    """The profile by which pages are judged in the configured index.
+
+    A name without a version means the newest one, but for an index that an older one made: that goes on as it is.
+
+    Raises:
+        SettingsError: see `configured_profile`.
+        IndexUnreachable: nobody answers.
+    """
+    wanted = configured_profile(settings)
+    if settings.profile != wanted.name:  # a version, or a file
+        return wanted
+    made_with = recipe_in(client or connect(settings), settings.index_name) or {}
+    label = f"{made_with.get('name')}/{made_with.get('version')}"
+    if made_with.get("name") != wanted.name or label == wanted.label or label not in PROFILES:
+        return wanted
+    log.info("index %s goes on with profile %s; a new one would have %s", settings.index_name, label, wanted.label)
+    return find_profile(label)
 
 
 def configured_design(settings: Settings, profile: Profile) -> Design:

@@ -233,7 +233,7 @@ class VerdictFile:
         Raises:
             InputError: a line is no verdict, or one of another profile.
         """
-        label = f"{self.recipe.name}/{self.recipe.version}"
+        label = self.recipe.label
         lines = self.file.lines(skip)
         while some := list(islice(lines, BATCH_LINES)):
             found = (self._entry(number, line, label) for number, line in some if line.strip())
@@ -384,8 +384,7 @@ def shipped(label: str) -> Profile:
     Raises:
         ProfileError: none of that name and version is shipped.
     """
-    name, _, version = label.partition("/")
-    found = find_profile(name)
-    if str(found.version) != version:
-        raise ProfileError(f"profile {name} has version {found.version} here, the verdicts have {version}")
+    found = find_profile(label)
+    if found.label != label:
+        raise ProfileError(f"verdicts name a profile with its version, not {label!r}")
     return found

@@ -17,7 +17,7 @@ from simhash.features.combining import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
-from simhash.reading.extract import extract_text
+from simhash.reading.extract import Extracted, extract
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
 from worker.records.page import Limits, PageFormat, checked, decode_page, observation
@@ -98,10 +98,10 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     page = _page(record, recipe)
     characters = characters_of(page)
     decoded = time.perf_counter()
-    text = extract_text(characters, profile.extractor) if page.is_html else characters
+    content = extract(characters, profile.extractor) if page.is_html else Extracted(characters)
     extracted = time.perf_counter()
-    check_marks(text)
-    signature = profile.signature(text, page.raw)
+    check_marks(content.text)
+    signature = profile.signature(content.text, page.raw, content.title)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
     value = record.value if record.value is not None else page.raw
     own = observation(record.source, record.key, value)
@@ -181,7 +181,7 @@ def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -
         verifier=hexadecimal(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
         digest=signature.digest,
         features=signature.features,
-        profile=f"{profile.name}/{profile.version}",
+        profile=profile.label,
         seq=decision.seq if isinstance(decision, Unique) else None,
         fetched_at=page.fetched_at,
         observation=page.observation.hex(),

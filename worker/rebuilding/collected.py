@@ -53,6 +53,7 @@ class Collected:
         profile: name and version, as in verdicts.
         takedowns: what operators removed, in any order.
         marks: of each partition that pages came from, the offset before which all are answered.
+        other_profile: what the last verdict of another profile says, "" without one.
         last_seq: the largest number that was told.
         taken_down: the unique pages that are left out, under the numbers that they would have; see `numbered`.
     """
@@ -62,6 +63,7 @@ class Collected:
     unique: Sorted
     marks: dict[Partition, int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    other_profile: str = ""
     last_seq: int = 0
     taken_down: list[RecordRow] = field(default_factory=list)
     _gone: dict[str, tuple[int, int]] = field(init=False)
@@ -89,6 +91,7 @@ class Collected:
         self._answered(Partition(verdict.source.topic, verdict.source.partition), verdict.source.offset)
         if verdict.profile != self.profile:
             self.counts.other_profile += 1
+            self.other_profile = verdict.profile
         elif verdict.seq is not None:
             self.last_seq = max(self.last_seq, verdict.seq)
             row = _row(verdict, verdict.seq, told.written_ms)

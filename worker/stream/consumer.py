@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from simhash.errors import BaseDiffers, IndexMigrated
 from simhash.signature.profiles import Profile
-from worker.index.stores import configured_profile, connected_index
+from worker.index.stores import connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Recipe
 from worker.records.page import Limits
@@ -58,7 +58,7 @@ def _consume(
     on_step: Callable[[str], None],
     stopping: threading.Event,
 ) -> None:
-    profile = configured_profile(settings)
+    profile = judging_profile(settings)
     index = connected_index(settings, profile, patience=_Waiting(status, stopping))
     largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
     slot = Slot(settings)
@@ -74,7 +74,7 @@ def _consume(
         status=status,
         on_step=on_step,
     )
-    log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.name)
+    log.info("reading %s as %s, judging by %s", settings.input_topic, slot.name, profile.label)
     try:
         _run(parts, stopping)
     finally:
@@ -120,7 +120,7 @@ def check(settings: Settings) -> None:
         WorkerError, IndexFault: what is wrong.
     """
     with suppress(BaseDiffers):  # the consumers wait
-        connected_index(settings, configured_profile(settings))
+        connected_index(settings, judging_profile(settings))
     largest_messages(settings)
 
 

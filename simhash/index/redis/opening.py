@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import redis
 
 from simhash.errors import IndexMismatch
@@ -71,6 +72,21 @@ def existing_index(client: redis.Redis, name: str, writes: bool = False) -> Redi
         if writes:
             check_rights(index.inside)
         return index
+
+
+def recipe_in(client: redis.Redis, name: str) -> Mapping[str, object] | None:
+    """The profile that the index called `name` was made with, as `Profile.recipe` has it; None without an index.
+
+    Raises:
+        IndexUnreachable: nobody answers.
+    """
+    with translated():
+        stored = fields_in(client, meta_key(name))
+    try:
+        recipe: Mapping[str, object] = msgspec.json.decode(stored.get("profile", "null"))
+    except msgspec.DecodeError:
+        return None  # opening it says what is wrong
+    return recipe
 
 
 def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:

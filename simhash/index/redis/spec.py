@@ -111,5 +111,13 @@ def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_des
         a, b = found.profile.get(field), recipe.get(field)
         if a != b:
             differing.append(f"profile {field}: index {a!r}, worker {b!r}")
-    if differing:
-        raise IndexMismatch(f"index {name!r} was made with other settings ({'; '.join(differing)})")
+    if not differing:
+        return
+    label, ours = (f"{each.get('name')}/{each.get('version')}" for each in (found.profile, recipe))
+    advice = ""
+    if label != ours:
+        advice = (
+            f": it is one of profile {label}, this worker judges by {ours}. --profile {label} goes on with it; "
+            f"to judge by {ours}, start a new index under another name"
+        )
+    raise IndexMismatch(f"index {name!r} was made with other settings{advice} ({'; '.join(differing)})")
