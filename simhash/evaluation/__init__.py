@@ -6,12 +6,23 @@ figures     recall, precision and false pairs, by language, by Jaccard band and 
 substring   longest common substring, the verifier to compare others with
 """
 
-from simhash.evaluation.figures import BANDS, LENGTHS, Band, Figures, by_reading, figures_by_language, recall_by_length
+from simhash.evaluation.figures import (
+    ALL,
+    BANDS,
+    LENGTHS,
+    Band,
+    Figures,
+    by_reading,
+    duplicates_by_reading,
+    figures_by_language,
+    recall_by_length,
+)
 from simhash.evaluation.search import Found, Histograms, Rule, Search, SignatureTable, histograms, search
 from simhash.evaluation.substring import common_share, longest_common_substring
 from simhash.evaluation.truth import KnownPairs, Reading, Truth, make_truth
 
 __all__ = [
+    "ALL",
     "BANDS",
     "LENGTHS",
     "Band",
@@ -26,6 +37,7 @@ __all__ = [
     "Truth",
     "by_reading",
     "common_share",
+    "duplicates_by_reading",
     "figures_by_language",
     "histograms",
     "longest_common_substring",

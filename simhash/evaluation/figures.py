@@ -2,6 +2,7 @@
 
 recall      found positives / all positives of the set
 precision   found positives / (found positives + found negatives): grey pairs are not scored, exact copies stand apart
+duplicates  pages that an index would call duplicate, one page after the other, by what they and their matches are
 false pairs found negatives; every pair of the set was looked at
 """
 
@@ -108,6 +109,36 @@ def by_reading(found: Found, known: KnownPairs, value: Numbers, values: int) -> 
     counted[Reading.EXACT] += exact - np.bincount(value[places[hit & known.apart]], minlength=values)
     counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
     return counted
+
+
+def duplicates_by_reading(found: Found, known: KnownPairs) -> Numbers:
+    """How many pages an index would call duplicate, judged in order, by the reading of page and match; shape (4,).
+
+    Only pages that were called unique are stored, and the oldest that matches is the match.
+    """
+    if not len(found):
+        return np.zeros(len(Reading), dtype=np.int64)
+    match = _representatives(found)[found.row]
+    first_page = np.unique(found.row, return_index=True)[1]
+    pages = np.arange(len(found.row))
+    called = (match >= 0) & (pages != first_page[match])
+    readings = known.readings_of(first_page[match[called]], pages[called])
+    return np.bincount(readings, minlength=len(Reading))
+
+
+def _representatives(found: Found) -> Numbers:
+    """The row that the pages of each row match, -1 where they are all unique; shape (rows,).
+
+    A row whose first page is unique is matched by its other pages, if these match each other at all.
+    """
+    earlier: dict[int, list[int]] = {}
+    for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
+        earlier.setdefault(second, []).append(first)
+    match = np.full(found.row.max() + 1, -1, dtype=np.int64)
+    for row in sorted(earlier):
+        # A row's number is below another's where its first page is older; a unique row matches itself, or nothing.
+        match[row] = min((each for each in earlier[row] if match[each] in (-1, each)), default=-1)
+    return match
 
 
 def _digests_of_rows(found: Found, known: KnownPairs) -> Numbers:

@@ -72,7 +72,7 @@ def rows(files: Path, *arguments: str) -> list[dict[str, Any]]:
 
 def test_a_changed_page_is_found_and_a_stranger_is_not(files: Path) -> None:
     everything = rows(files)[0]
-    assert (everything["profile"], everything["language"], everything["k"]) == ("default", "ALL", 3)
+    assert (everything["profile"], everything["language"], everything["k"]) == ("default/2", "ALL", 3)
     assert everything["pages"] == 5
     assert (everything["pairs_080"], everything["recall_080"], everything["recall_090"]) == (3, 1.0, 1.0)
     assert (everything["pairs_exact"], everything["recall_exact"]) == (3, 1.0)
@@ -89,14 +89,14 @@ def test_the_json_has_every_profile_k_and_language(files: Path) -> None:
     found = rows(files, "--profile", "default", "--profile", "jieba-keywords", "--k", "0", "--k", "6")
     assert all(set(row) >= FIGURES for row in found)
     assert {(row["profile"], row["rule"], row["k"]) for row in found if row["language"] == "ALL"} == {
-        ("default", "profile", 3),
-        ("default", "plain", 0),
-        ("default", "plain", 6),
-        ("default", "verified", 0),
-        ("default", "verified", 6),
-        ("jieba-keywords", "profile", 3),
-        ("jieba-keywords", "plain", 0),
-        ("jieba-keywords", "plain", 6),
+        ("default/2", "profile", 3),
+        ("default/2", "plain", 0),
+        ("default/2", "plain", 6),
+        ("default/2", "verified", 0),
+        ("default/2", "verified", 6),
+        ("jieba-keywords/1", "profile", 3),
+        ("jieba-keywords/1", "plain", 0),
+        ("jieba-keywords/1", "plain", 6),
     }
     assert {row["language"] for row in found} == {"ALL", "en", "de", "mixed"}
 
@@ -215,7 +215,7 @@ def test_plots_are_png_files(files: Path) -> None:
     assert result.exception is None, result.output
     drawn = sorted((files / "plots").iterdir())
     kinds = ("distances", "over-k", "recall")
-    expected = {f"{name}-{kind}.png" for name in ("default", "jieba-tutorial") for kind in kinds} | {"profiles.png"}
+    expected = {f"{name}-{kind}.png" for name in ("default-2", "jieba-tutorial-1") for kind in kinds} | {"profiles.png"}
     assert {path.name for path in drawn} == expected
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
 

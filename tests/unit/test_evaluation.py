@@ -18,6 +18,7 @@ from simhash.evaluation import (
     Truth,
     by_reading,
     common_share,
+    duplicates_by_reading,
     figures_by_language,
     histograms,
     longest_common_substring,
@@ -107,6 +108,42 @@ def test_figures_of_five_pages_are_those_counted_by_hand() -> None:
         (0.9, 0, 0),
         (0.95, 1, 1),
     ]
+
+
+def test_pages_called_duplicate_are_counted_by_what_their_oldest_match_is() -> None:
+    """a; b of a; c of a, not of b, which is stored nowhere; d like c alone: unique; e of d."""
+    pairs = {("a", "b"): 0.95, ("a", "c"): 0.6, ("b", "c"): 0.9, ("c", "d"): 0.9}
+    known = make_truth(IDS, pairs).known(IDS)
+    counted = duplicates_by_reading(found((0, 1), (0, 2), (1, 2), (2, 3), (3, 4)), known)
+    assert dict(zip(Reading, counted.tolist(), strict=True)) == {
+        Reading.NEGATIVE: 1,
+        Reading.GREY: 1,
+        Reading.POSITIVE: 1,
+        Reading.EXACT: 0,
+    }
+    assert duplicates_by_reading(found(), known).tolist() == [0, 0, 0, 0]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60))
+def test_pages_called_duplicate_are_those_of_an_index(seed: int, size: int) -> None:
+    """Against pages judged one by one."""
+    random = Random(seed)
+    pages = [signature(each.fingerprint, digest=each.digest) for each in crowd(size, random)]
+    pages += random.sample(pages, size // 2)
+    table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
+    searched = search(table, [Rule(4)]).found[0]
+    stored: list[int] = []
+    expected: Counter[Reading] = Counter()
+    known = make_truth([str(i) for i in range(len(pages))], {}).known([page.digest for page in pages])
+    matching = set(searched.page_pairs())
+    for page in range(len(pages)):
+        match = next((other for other in stored if (other, page) in matching), None)
+        if match is None:
+            stored.append(page)
+        else:
+            expected[Reading(int(known.readings_of(np.array([match]), np.array([page]))[0]))] += 1
+    counted = duplicates_by_reading(searched, known)
+    assert dict(zip(Reading, counted.tolist(), strict=True)) == {reading: expected[reading] for reading in Reading}
 
 
 def test_exact_copies_are_in_no_figure_but_their_own() -> None:

@@ -113,6 +113,7 @@ def evaluate(
       recall      found share of the pairs of Jaccard >= 0.8 (>= 0.9), exact copies apart
       precision   of the found pairs, those of >= 0.8 against those below 0.5 (the rest is not scored)
       false       found pairs below 0.5, of all pairs of the set
+      grey        of the pages called duplicate, judged in their order, those whose match is of 0.5 to 0.8
       plain       at --k: fingerprints within k bits, no verifier; verified: with the profile's verifier
     """
     _check_extras(plots, least_share)
@@ -225,7 +226,7 @@ def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
             say(f"{unknown:,} {kind} are of other pages: left out", console)
     for each in found:
         speed = each.speed
-        console.rule(f"[bold]{each.profile.name}", align="left")
+        console.rule(f"[bold]{each.profile.label}", align="left")
         say(
             f"{speed.rejected:,} pages rejected, {speed.without_fingerprint:,} without fingerprint; one process: "
             f"{speed.html_to_fingerprint:,.0f} pages/s as they come, {speed.text_to_fingerprint:,.0f}/s from text",
@@ -248,7 +249,7 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _rules_table(found: Assessment) -> Table:
-    table = _table("rule", "reach", "tables", "recall ≥.8", "(raw)", "≥.9", "precision", "false")
+    table = _table("rule", "reach", "tables", "recall ≥.8", "(raw)", "≥.9", "precision", "false", "grey")
     for result in found.results:
         figures, raw = result.answered["ALL"], result.raw.get("ALL")
         verified = result.verifier_reach is not None
@@ -261,6 +262,7 @@ def _rules_table(found: Assessment) -> Table:
             _share(figures.recall_090),
             _share(figures.precision),
             f"{figures.false_pairs:,}",
+            _share(result.grey_share),
         )
     return table
 
@@ -287,7 +289,7 @@ def _bands_table(found: Sequence[Assessment]) -> Table:
     table = _table("profile", *(f"{band.low:g} to {band.high:g}" for band in bands))
     table.add_row("(pairs)", *(f"{band.pairs:,}" for band in bands))
     for each in found:
-        table.add_row(each.profile.name, *(_share(band.recall) for band in each.shipped.answered["ALL"].bands))
+        table.add_row(each.profile.label, *(_share(band.recall) for band in each.shipped.answered["ALL"].bands))
     return table
 
 

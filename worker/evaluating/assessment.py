@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.evaluation import (
+    ALL,
     Band,
     Figures,
     Found,
@@ -26,6 +27,7 @@ from simhash.evaluation import (
     Rule,
     SignatureTable,
     by_reading,
+    duplicates_by_reading,
     figures_by_language,
     histograms,
     recall_by_length,
@@ -44,6 +46,8 @@ DEFINITIONS = {
     "precision": "found positives / (found positives + false_pairs); pairs of Jaccard 0.5 to 0.8 are not scored",
     "false_pairs": "found pairs of Jaccard < 0.5 or labelled different, counted over all pairs of the set",
     "exact": "Jaccard 1 or the same digest of the normalised text; in none of the other figures",
+    "duplicates": "pages called duplicate when all are judged one after the other, by what page and match are: exact, "
+    "positive (Jaccard >= 0.8), grey (0.5 to 0.8), negative; grey_share: grey / all of them",
     "language": "of both pages of a pair; mixed: of two languages",
     "raw": "the same figures when every pair is compared, instead of those that meet in the index's tables",
     "rule": "profile: as shipped; plain: within k bits only; verified: within k bits, and verifier; lcs: longest "
@@ -53,7 +57,11 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class Result:
-    """Figures of one rule; `raw` is empty where it would be the same."""
+    """Figures of one rule; `raw` is empty where it would be the same.
+
+    Attributes:
+        duplicates: pages called duplicate when all are judged one after the other, by `Reading` of page and match.
+    """
 
     rule: str
     k: int
@@ -62,6 +70,13 @@ class Result:
     design: str
     answered: Mapping[str, Figures]
     raw: Mapping[str, Figures]
+    duplicates: NDArray[np.int64]
+
+    @property
+    def grey_share(self) -> float | None:
+        """Of the pages called duplicate the share whose match is of Jaccard 0.5 to 0.8; None without duplicates."""
+        total = int(self.duplicates.sum())
+        return int(self.duplicates[Reading.GREY]) / total if total else None
 
 
 @dataclass(frozen=True)
@@ -153,8 +168,9 @@ def with_common_substrings(
     """The assessment and the rule `lcs`: candidates whose longest common substring is at least `least` of a page."""
     share = np.array(shares, dtype=float)
     shipped = found.shipped
-    figures = bench.figures(candidates.only(share >= least))
-    result = Result("lcs", shipped.k, shipped.reach, None, shipped.design, figures, {})
+    agreeing = candidates.only(share >= least)
+    duplicates = duplicates_by_reading(agreeing, bench.known)
+    result = Result("lcs", shipped.k, shipped.reach, None, shipped.design, bench.figures(agreeing), {}, duplicates)
     step = np.minimum((share * SHARE_STEPS).astype(np.int64), SHARE_STEPS - 1)
     counted = by_reading(candidates, bench.known, step, SHARE_STEPS)
     return replace(found, results=[*found.results, result], shares=counted)
@@ -173,7 +189,14 @@ def _result(trial: _Trial, bench: Bench, answered: Found, raw: Found) -> Result:
     rule = trial.answered
     design = rule.design.name if rule.design else ""
     return Result(
-        trial.name, trial.k, rule.reach, rule.verifier_reach, design, bench.figures(answered), bench.figures(raw)
+        trial.name,
+        trial.k,
+        rule.reach,
+        rule.verifier_reach,
+        design,
+        bench.figures(answered),
+        bench.figures(raw),
+        duplicates_by_reading(answered, bench.known),
     )
 
 
@@ -202,7 +225,7 @@ def as_json(assessments: Sequence[Assessment], corpus: Mapping[str, object]) -> 
 
 def _profile_as_json(found: Assessment) -> dict[str, object]:
     return {
-        "profile": found.profile.name,
+        "profile": found.profile.label,
         "recipe": found.profile.recipe(),
         "speed": asdict(found.speed),
         "gate_distances": _by_reading(found.histograms.gate),
@@ -215,7 +238,7 @@ def _profile_as_json(found: Assessment) -> dict[str, object]:
 def _rows(profile: Profile, result: Result) -> Iterator[dict[str, object]]:
     for language, figures in result.answered.items():
         row: dict[str, object] = {
-            "profile": profile.name,
+            "profile": profile.label,
             "rule": result.rule,
             "k": result.k,
             "reach": result.reach,
@@ -223,6 +246,9 @@ def _rows(profile: Profile, result: Result) -> Iterator[dict[str, object]]:
             "design": result.design,
             "language": language,
         }
+        if language == ALL:
+            duplicates = {reading.name.lower(): int(result.duplicates[reading]) for reading in Reading}
+            row |= {"duplicates": duplicates, "grey_share": result.grey_share}
         raw = result.raw.get(language)
         yield row | _figures_as_json(figures) | {"raw": raw and _figures_as_json(raw)}
 

@@ -1,9 +1,9 @@
 """What `evaluate` has found, drawn: PNG files of one look, made without touching matplotlib's global state.
 
-    <profile>-over-k.png      recall and precision of the fingerprint alone, at every Hamming distance
-    <profile>-distances.png   how far apart near-duplicates and strangers are, by gate and by verifier
-    <profile>-recall.png      recall for each language and Jaccard band
-    profiles.png              recall by Jaccard similarity, the profiles beside each other (from two profiles on)
+    <profile>-<version>-over-k.png      recall and precision of the fingerprint alone, at every Hamming distance
+    <profile>-<version>-distances.png   how far apart near-duplicates and strangers are, by gate and by verifier
+    <profile>-<version>-recall.png      recall for each language and Jaccard band
+    profiles.png                        recall by Jaccard similarity, the profiles beside each other (from two on)
 
 matplotlib is the extra `plots`.
 """
@@ -47,7 +47,7 @@ def draw(found: Sequence[Assessment], directory: Path) -> list[Path]:
 
 def _figures(found: Sequence[Assessment]) -> Iterator[tuple[str, Figure]]:
     for each in found:
-        name = each.profile.name
+        name = each.profile.label.replace("/", "-")
         yield f"{name}-over-k", over_k(each)
         yield f"{name}-distances", distances(each)
         yield f"{name}-recall", recall(each)
@@ -67,7 +67,7 @@ def over_k(found: Assessment) -> Figure:
     right = np.cumsum(counted[Reading.POSITIVE])[: last + 1]
     wrong = np.cumsum(counted[Reading.NEGATIVE])[: last + 1]
     ks = np.arange(last + 1)
-    figure, axes = _canvas(f"Recall and precision of the fingerprint alone: profile {found.profile.name}", 8.0, 4.6)
+    figure, axes = _canvas(f"Recall and precision of the fingerprint alone: profile {found.profile.label}", 8.0, 4.6)
     precision = right / np.maximum(right + wrong, 1)
     for values, colour, name in ((right / max(shipped.pairs_080, 1), BLUE, "recall"), (precision, ORANGE, "precision")):
         axes.plot(ks, values, color=colour, linewidth=2.2, marker="o", markersize=4)
@@ -101,7 +101,7 @@ def distances(found: Assessment) -> Figure:
     if found.profile.verifier_reach is not None:
         panels.append((found.histograms.verifier, found.profile.verifier_reach, "verifier"))
     figure = _figure(4.7 * len(panels) + (0.6 if len(panels) > 1 else 1.9), 4.4)
-    _title(figure, f"How far apart pairs are: profile {found.profile.name}")
+    _title(figure, f"How far apart pairs are: profile {found.profile.label}")
     for axes, (counted, reach, name) in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
         _plain(axes)
         _distance_panel(axes, counted, reach)
@@ -154,7 +154,7 @@ def recall(found: Assessment) -> Figure:
     rows = [(name, f) for name, f in found.shipped.answered.items() if f.pairs_080 or name == ALL]
     rows = rows[:1] + sorted(rows[1:], key=lambda row: -row[1].pairs_080)[:LANGUAGES_SHOWN]
     figure, axes = _canvas(
-        f"Recall by language and Jaccard similarity: profile {found.profile.name}", 7.6, 1.5 + 0.46 * len(rows)
+        f"Recall by language and Jaccard similarity: profile {found.profile.label}", 7.6, 1.5 + 0.46 * len(rows)
     )
     bands = rows[0][1].bands
     shares = np.array([[np.nan if b.recall is None else b.recall for b in f.bands[-len(bands) :]] for _, f in rows])
@@ -193,7 +193,7 @@ def side_by_side(found: Sequence[Assessment]) -> Figure:
         figures = each.shipped.answered[ALL]
         values = [np.nan if band.recall is None else band.recall for band in figures.bands]
         axes.plot(range(len(values)), values, dashes, color=colour, linewidth=2.2, marker="o", markersize=5)
-        ends.append((values[0], colour, f"{each.profile.name}\nfalse pairs: {figures.false_pairs:,}"))
+        ends.append((values[0], colour, f"{each.profile.label}\nfalse pairs: {figures.false_pairs:,}"))
     for height, (value, colour, name) in zip(_apart([end[0] for end in ends]), ends, strict=True):
         axes.annotate(
             name,
