@@ -168,6 +168,12 @@ class Settings(BaseSettings):
     base: DirectoryPath | None = Field(
         None, description="compressed tables of earlier crawls: what matches a page there is a duplicate; none: no base"
     )
+    archive: DirectoryPath | None = Field(
+        None, description="pages that pass max_age or max_documents go to disk here; none: they are forgotten"
+    )
+    archive_pages: Count = Field(
+        100_000, ge=1, description="so many go together: the index holds up to so many more than max_documents"
+    )
     max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
     max_documents: Count | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
 
@@ -209,6 +215,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "input_topic, verdict_topic, dead_letter_topic, unique_topic and takedown_topic must all differ"
             )
+        if self.archive is not None and self.base is not None:
+            raise ValueError("archive and base are both asked before the index: set one of them")
         if self.wait_replicas and self.wait_timeout >= self.redis_timeout:
             raise ValueError("wait_timeout must be shorter than redis_timeout")
         if self.kafka_security_protocol.startswith("SASL") and not (

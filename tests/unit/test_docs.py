@@ -12,6 +12,7 @@ from pydantic import ByteSize, SecretStr
 from simhash.index.redis.layout import Layout
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import PROFILES
+from worker.ageing.keeper import AgeingMetrics
 from worker.cli.main import commands
 from worker.settings import Settings
 from worker.stream.metrics import Metrics
@@ -63,6 +64,7 @@ def test_every_command_stands_in_its_table_and_has_help_that_teaches(name):
 def test_every_metric_stands_in_its_table():
     registry = CollectorRegistry()
     Metrics(registry)
+    AgeingMetrics(registry)
     names = {metric.name + ("_total" if metric.type == "counter" else "") for metric in registry.collect()}
     assert {name for name in names if f"| `{name}" not in page("operations")} == set()
 

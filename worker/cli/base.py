@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
+from simhash.archive.segments.contents import newest
+from simhash.archive.segments.segmented import SegmentedArchive
+from simhash.index.redis.index import RedisIndex
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.index.ageing import ArchiveBase
 from worker.index.archive import TableBase
 from worker.index.stores import found_index
 
@@ -17,11 +21,12 @@ from worker.index.stores import found_index
 @click.option("--none", "no_base", is_flag=True, help="from now on, judge without a base")
 @settings_options((*INDEX, *LOGGING))
 def base(directory: Path | None, no_base: bool, config: Path | None, **flags: Any) -> None:
-    """Show the index's base, or announce another one: the compressed tables in DIRECTORY.
+    """Show the index's base, or announce another one: the compressed tables, or an archive of the index, in DIRECTORY.
 
     Workers take a new index for the base in their settings, and move on when newer tables come to lie in its place
     while they run. Any other change must be announced, because pages that are new beside one base may be duplicates
-    beside another. Stop all workers first.
+    beside another. Stop all workers first. An archive is one that the setting `archive` has made: an index that was
+    lost goes on behind its newest pages.
 
     \b
       simhash-dedup index base                 # show it
@@ -35,6 +40,17 @@ def base(directory: Path | None, no_base: bool, config: Path | None, **flags: An
     if directory is None and not no_base:
         click.echo(before)
         return
-    after = TableBase(directory, index.spec.profile, index.spec.relation).generation if directory else ""
-    index.announce_base(after)
+    after, archived = _base(directory, index) if directory else ("", None)
+    index.announce_base(after, archived)
     click.echo(f"base {before} replaced by {after or 'none'}")
+
+
+def _base(directory: Path, index: RedisIndex) -> tuple[str, int | None]:
+    """Generation of the base in a directory, and up to which number it holds all pages of the index, if it is its
+    archive."""
+    spec = index.spec
+    contents = newest(directory)
+    if contents is None:
+        return TableBase(directory, spec.profile, spec.relation).generation, None
+    base = ArchiveBase(SegmentedArchive(directory, contents), spec.profile, spec.relation)
+    return base.generation, base.archived

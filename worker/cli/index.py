@@ -16,13 +16,14 @@ from simhash.index.redis.index import RedisIndex
 from simhash.signature.minhash import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.index.stores import found_index
+from worker.index.whole import Whole, found_whole
 from worker.records.verdict import hexadecimal
 
 
 @click.command()
 @click.argument("what", metavar="URL-OR-FINGERPRINT")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object a line")
-@settings_options((*INDEX, *LOGGING))
+@settings_options((*INDEX, "archive", *LOGGING))
 def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None:
     """Show what the index holds within reach of a fingerprint (hex, as verdicts have it) or of a stored URL.
 
@@ -33,17 +34,17 @@ def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None
       simhash-dedup inspect https://example.com/page
       simhash-dedup inspect 57a843f31c06a026 --json
     """
-    index = found_index(settings_of(config, flags))
-    found = _near(index, what)
+    whole = found_whole(settings_of(config, flags))
+    found = _near(whole, what)
     for neighbour in found:
-        click.echo(_line(neighbour, index, as_json))
+        click.echo(_line(neighbour, whole.index, as_json))
     if not found:
         click.echo(f"nothing within reach of {what}", err=True)
         sys.exit(1)
 
 
-def _near(index: RedisIndex, what: str) -> list[Neighbour]:
-    digits = -(-index.spec.relation.design.bits // 4)
+def _near(index: Whole, what: str) -> list[Neighbour]:
+    digits = -(-index.index.spec.relation.design.bits // 4)
     if re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", what):
         return index.neighbours(int(what, 16))
     own = [(fingerprint, record) for fingerprint, record in index.scan() if record.url == what]

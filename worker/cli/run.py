@@ -38,7 +38,7 @@ def run(print_config: bool, config: Path | None, **flags: Any) -> None:
     settings = settings_of(config, flags)
     if print_config:
         click.echo(settings.toml())
-    elif settings.processes > 1:
+    elif settings.processes > 1 or settings.archive is not None:  # what fills the archive is a process of its own
         sys.exit(supervise(settings))
     else:
         _run_one(settings)

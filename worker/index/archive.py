@@ -53,7 +53,7 @@ class TableBase:
         self._looked_at = time.monotonic()
         self._is_broken = False
         self._told = ""
-        _refuse_differences(self._tables, profile, relation)
+        refuse_differences(self._tables, profile, relation)
 
     @property
     def place(self) -> str:
@@ -64,6 +64,11 @@ class TableBase:
     def generation(self) -> str:
         """That of the tables."""
         return self._tables.generation
+
+    @property
+    def archived(self) -> None:
+        """These are pages of other crawls."""
+        return None
 
     def decisions(self, entries: Sequence[Entry]) -> list[Unique | Duplicate | None]:
         """See `Base.decisions`.
@@ -78,7 +83,7 @@ class TableBase:
         except (TableFault, OSError) as error:
             self._is_broken = True
             raise IndexUnreachable(f"base {self.place} cannot be read: {error}") from error
-        return [_decision(entry, found) for entry, found in zip(entries, matches, strict=True)]
+        return [decision(entry, found) for entry, found in zip(entries, matches, strict=True)]
 
     def _open_again(self) -> None:
         """Open what lies there now, if it is the same set, mended."""
@@ -111,6 +116,16 @@ class TableBase:
         log.info("a new base lies in %s: %s pages, generation %s", self.place, f"{len(newer):,}", newer.generation)
         return newer
 
+    def at(self, generation: str) -> Self:
+        """See `Base.at`."""
+        here = self.renewed() or self
+        if here.generation != generation:
+            raise IndexUnreachable(
+                f"the index is judged beside base {generation} now; {self.place} holds {here.generation}: waiting for"
+                " it"
+            )
+        return here
+
     def _tell(self, what: str) -> None:
         """Warn of something once, as long as it stays the same."""
         if what != self._told:
@@ -121,7 +136,7 @@ class TableBase:
         return len(self._tables)
 
 
-def _decision(entry: Entry, matches: Sequence[tuple[int, Record]]) -> Unique | Duplicate | None:
+def decision(entry: Entry, matches: Sequence[tuple[int, Record]]) -> Unique | Duplicate | None:
     """By the rules of judging: itself first, then the oldest that it matches."""
     observation = entry.observation[:STORED_BYTES]
     own = next((record for _, record in matches if record.observation[:STORED_BYTES] == observation), None)
@@ -139,7 +154,8 @@ def _stamp(place: Path) -> tuple[int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def _refuse_differences(tables: TableSet, profile: Mapping[str, object], relation: Relation) -> None:
+def refuse_differences(tables: TableSet, profile: Mapping[str, object], relation: Relation) -> None:
+    """Raise IndexMismatch unless pages can be held against these tables as against an index of this make."""
     if not tables.has_records:
         raise IndexMismatch(
             f"base {tables.directory} holds fingerprints alone: nobody knows whose they are. A base has records: build"

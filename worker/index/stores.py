@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from simhash.archive.segments import contents as moments
+from simhash.archive.segments.segmented import SegmentedArchive
 from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.index import Relation, Retention
 from simhash.index.redis.epochs import Durability
@@ -29,6 +32,7 @@ from simhash.signature.profile_file import SUFFIX, read_profile
 from simhash.signature.profiles import PROFILES, Profile
 from simhash.signature.profiles import profile as find_profile
 from worker.errors import SettingsError
+from worker.index.ageing import ArchiveBase, begin
 from worker.index.archive import TableBase
 from worker.index.redis_url import CLUSTER_SCHEME
 from worker.index.sentinel import SENTINEL_SCHEMES, sentinel_client
@@ -149,11 +153,16 @@ def connected_index(
     Raises:
         SettingsError, IndexFault: see `simhash.index.redis.opening.open_index`.
     """
+    if settings.archive is not None and settings.max_age is None and settings.max_documents is None:
+        raise SettingsError("archive: set max_age or max_documents too: pages that pass them go there")
     index = _opened(settings, profile, client)
-    if settings.base is not None:
+    if settings.archive is not None:
+        _judge_beside_archive(archive_of(settings), index)
+    elif settings.base is not None:
         _judge_beside(settings.base, index, patience)
     elif generation := index.base():
-        raise IndexMismatch(f"index {settings.index_name} is judged beside base {generation}: name it by `base`")
+        name = "archive" if index.archived() is not None else "base"
+        raise IndexMismatch(f"index {settings.index_name} is judged beside {name} {generation}: name it by `{name}`")
     return index
 
 
@@ -165,6 +174,40 @@ def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) ->
     for advice in encoding_advice(client):
         log.warning("Redis: %s", advice)
     return index
+
+
+def archive_of(settings: Settings) -> Path:
+    """Where the archive of this index lies: a directory of its own in the one that is set, which several can share.
+
+    Raises:
+        SettingsError: none is set.
+    """
+    if settings.archive is None:
+        raise SettingsError("archive: name the directory into which the index's pages go")
+    return settings.archive / settings.index_name
+
+
+def opened_archive(directory: Path, index: RedisIndex) -> ArchiveBase:
+    """The archive at the moment that the index names; an index that has none begins one.
+
+    Raises:
+        IndexMisconfigured: it does not lie there, or cannot be read.
+        IndexMismatch: it is another index's, or of another make.
+    """
+    try:
+        generation = index.base() or begin(directory).generation
+        contents = moments.read(directory, generation)
+        return ArchiveBase(SegmentedArchive(directory, contents), index.spec.profile, index.spec.relation)
+    except TableFault as error:
+        raise IndexMisconfigured(f"archive: {error}") from error
+    except OSError as error:
+        raise IndexMisconfigured(f"archive: {error.filename or directory}: {error.strerror}") from error
+
+
+def _judge_beside_archive(directory: Path, index: RedisIndex) -> None:
+    while True:
+        with suppress(BaseDiffers):  # it was moved on meanwhile
+            return index.judge_beside(opened_archive(directory, index))
 
 
 def _judge_beside(place: Path, index: RedisIndex, patience: Patience) -> None:

@@ -1,6 +1,7 @@
-"""`run --processes N`: N consumers of the group, started, watched and restarted by one supervisor.
+"""`run --processes N`: N consumers of the group, started, watched and restarted by one supervisor; with an archive,
+also the processes that fill it.
 
-A consumer that ends by itself is started again, later each time; one that ends because an operator must act (settings,
+A process that ends by itself is started again, later each time; one that ends because an operator must act (settings,
 topics, an index of another make, a rewound group) ends them all.
 """
 
@@ -15,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
@@ -25,6 +27,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from worker import logs
+from worker.ageing.keeper import STEPS, keep
 from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
 from worker.settings import Settings
@@ -40,6 +43,8 @@ LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
 """A consumer that ran for this long failed by chance: it is started again as soon as a new one."""
 STOP_SECONDS = 30.0
+AGEING_NICENESS = 5
+"""What fills the archive gives way to the consumers on a machine that has no core to spare."""
 COLLECT_TRIES, COLLECT_PAUSE_SECONDS = 5, 0.05
 NEEDS_OPERATOR = range(2, UNREACHABLE_EXIT_CODE)
 """Exit codes that a restart does not mend (see worker.errors)."""
@@ -64,11 +69,26 @@ class ConsumersCollector(Collector):
         return list(self._files.collect())
 
 
-@dataclass
-class _Consumer:
-    """A consumer process, and when to start it again."""
+@dataclass(frozen=True)
+class _Work:
+    """What a process is to do.
 
-    status: Status
+    Attributes:
+        name: of it, for messages.
+        do: is called in the process.
+        status: of a consumer; None: it fills the archive.
+    """
+
+    name: str
+    do: Callable[[], None]
+    status: Status | None = None
+
+
+@dataclass
+class _Child:
+    """A process, and when to start it again."""
+
+    work: _Work
     process: SpawnProcess
     started: float
     pause: float = FIRST_PAUSE_SECONDS
@@ -88,32 +108,48 @@ def supervise(settings: Settings) -> int:
         registry.register(ConsumersCollector(directory))
         statuses = [Status() for _ in range(settings.processes)]
         server = http.serve(settings.metrics_address, registry, statuses, settings.stuck_after)
-        consumers: list[_Consumer] = []
+        children: list[_Child] = []
         try:
-            consumers += [_start(settings, status) for status in statuses]
-            return _watch(settings, consumers, stopping)
+            children += [_start(settings, work) for work in _works(settings, statuses)]
+            return _watch(settings, children, stopping)
         finally:
-            _stop(consumers)
+            _stop(children)
             if server:
                 server.shutdown()
 
 
-def _start(settings: Settings, status: Status) -> _Consumer:
+def _works(settings: Settings, statuses: Iterable[Status]) -> Iterator[_Work]:
+    for number, status in enumerate(statuses):
+        yield _Work(f"consumer {number}", partial(_consume, settings, status), status)
+    for step in STEPS if settings.archive is not None else ():
+        yield _Work(f"the process that fills the archive ({step})", partial(_age, settings, step))
+
+
+def _start(settings: Settings, work: _Work) -> _Child:
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_child, args=(settings, status))
+    process = context.Process(target=_child, args=(settings, work.do))
     with signals_held():
         process.start()
-    return _Consumer(status, process, time.monotonic())
+    return _Child(work, process, time.monotonic())
 
 
-def _child(settings: Settings, status: Status) -> None:
-    """The consumer process; it ends when the supervisor does, however that ends."""
+def _consume(settings: Settings, status: Status) -> None:
+    run_consumer(settings, CollectorRegistry(), status)
+
+
+def _age(settings: Settings, step: str) -> None:
+    os.nice(AGEING_NICENESS)
+    keep(settings, step, CollectorRegistry())
+
+
+def _child(settings: Settings, do: Callable[[], None]) -> None:
+    """The process; it ends when the supervisor does, however that ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     logs.configure(settings.log_level, settings.log_format)
     try:
-        run_consumer(settings, CollectorRegistry(), status)
+        do()
     except Exception as error:
         report(error)
         sys.exit(exit_code_of(error))
@@ -124,42 +160,44 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watch(settings: Settings, consumers: list[_Consumer], stopping: threading.Event) -> int:
+def _watch(settings: Settings, children: list[_Child], stopping: threading.Event) -> int:
     while not stopping.wait(0.2):
-        for number, consumer in enumerate(consumers):
-            code = consumer.process.exitcode
+        for number, child in enumerate(children):
+            code = child.process.exitcode
             if code is None:
                 continue
             if code in NEEDS_OPERATOR:
                 return code
-            if consumer.again_at is None:
-                _note_end(consumer, number, code)
-            elif time.monotonic() >= consumer.again_at:
-                consumers[number] = _start(settings, consumer.status)
-                consumers[number].pause = min(2 * consumer.pause, LONGEST_PAUSE_SECONDS)
+            if child.again_at is None:
+                _note_end(child, code)
+            elif time.monotonic() >= child.again_at:
+                children[number] = _start(settings, child.work)
+                children[number].pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
     return 0
 
 
-def _note_end(consumer: _Consumer, number: int, code: int) -> None:
-    if time.monotonic() - consumer.started > STEADY_SECONDS:
-        consumer.pause = FIRST_PAUSE_SECONDS
-    log.error("consumer %d ended with %d; it is started again in %.0f s", number, code, consumer.pause)
-    consumer.again_at = time.monotonic() + consumer.pause
-    consumer.status.ready(assigned=False)
-    consumer.status.progress()
-    mark_process_dead(consumer.process.pid)
+def _note_end(child: _Child, code: int) -> None:
+    if time.monotonic() - child.started > STEADY_SECONDS:
+        child.pause = FIRST_PAUSE_SECONDS
+    log.error("%s ended with %d; it is started again in %.0f s", child.work.name, code, child.pause)
+    child.again_at = time.monotonic() + child.pause
+    if child.work.status is not None:
+        child.work.status.ready(assigned=False)
+        child.work.status.progress()
+    mark_process_dead(child.process.pid)
 
 
-def _stop(consumers: list[_Consumer]) -> None:
-    told = [(number, each.process) for number, each in enumerate(consumers) if each.process.exitcode is None]
-    for _, process in told:
-        process.terminate()
+def _stop(children: list[_Child]) -> None:
+    told = [child for child in children if child.process.exitcode is None]
+    for child in told:
+        child.process.terminate()
     end = time.monotonic() + STOP_SECONDS
-    for number, process in told:
+    for child in told:
+        process, name = child.process, child.work.name
         process.join(max(0.0, end - time.monotonic()))
         if process.exitcode is None:
-            log.error("consumer %d did not stop within %.0f s: it is killed", number, STOP_SECONDS)
+            log.error("%s did not stop within %.0f s: it is killed", name, STOP_SECONDS)
             process.kill()
             process.join()
         elif process.exitcode:
-            log.error("consumer %d ended with %d when it was to stop", number, process.exitcode)
+            log.error("%s ended with %d when it was to stop", name, process.exitcode)

@@ -7,7 +7,6 @@ hand or by a disk is refused.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.archive.format import keys as arrays
+from simhash.archive.format.durable import write_whole
 from simhash.archive.format.keys import Keys
 from simhash.errors import DesignError, TableCorrupt, TableMismatch
 from simhash.index.interface import Relation
@@ -209,18 +209,7 @@ def read(directory: Path) -> Manifest:
 
 def write(directory: Path, manifest: Manifest) -> None:
     """Put a manifest into a directory whose other files are whole; from then on it is a set of tables."""
-    path = directory / NAME
-    partial = path.with_name(NAME + ".partial")
-    with partial.open("wb") as file:
-        file.write(manifest.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_whole(directory / NAME, manifest.encode())
 
 
 def checksum(path: Path) -> str:

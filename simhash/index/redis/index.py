@@ -20,9 +20,9 @@ import msgspec
 import redis
 
 from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.index.base import ARCHIVED_FIELD, Base, Beside, announced
 from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.base import NONE as NO_BASE
-from simhash.index.base import Base, Beside
 from simhash.index.interface import (
     Answer,
     Duplicate,
@@ -182,10 +182,28 @@ class RedisIndex(TextIndex):
             stored: bytes | None = self._client.hget(self._layout.meta, BASE_FIELD)
         return (stored or b"").decode()
 
-    def announce_base(self, generation: str) -> None:
-        """Say beside which base the index is judged from now on ("": none). No worker may be running."""
+    def archived(self) -> int | None:
+        """All records up to this number lie in the archive; None: the index has none."""
         with translated():
-            self._client.hset(self._layout.meta, BASE_FIELD, generation)
+            stored: bytes | None = self._client.hget(self._layout.meta, ARCHIVED_FIELD)
+        return None if stored is None else int(stored)
+
+    def announce_base(self, generation: str, archived: int | None = None) -> None:
+        """Say beside which base the index is judged from now on ("": none). No worker may be running.
+
+        Args:
+            archived: it is the index's archive, which holds all records up to this number; None: it is none.
+
+        Raises:
+            IndexMismatch: the index has given fewer numbers than the archive has, so it would give some once more.
+        """
+        with translated():
+            behind = announced(self._client, self._layout.meta, self._layout.log, generation, archived)
+        if behind is not None:
+            raise IndexMismatch(
+                f"the index has given {behind:,} numbers, the archive has {archived:,}: Redis lost pages, or "
+                "the archive is another index's. Make the index again from the verdicts: simhash-dedup rebuild"
+            )
 
     def mark(self, partition: Partition) -> int | None:
         """See `Index.mark`."""

@@ -12,14 +12,13 @@ from typing import IO, Any
 import click
 import msgspec
 
-from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found, of_urls
 from simhash.index.rows import Takedown, encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
-from worker.index.stores import found_index
+from worker.index.whole import found_whole
 from worker.records.verdict import Verdict, decode, decode_told
 from worker.settings import Settings
 from worker.stream.kafka.takedowns import check_topic, publish
@@ -34,7 +33,7 @@ KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]
 @click.option("--verdicts", type=FILE, help="find the pages by their verdicts in this file (JSONL, .gz, .zst): quick")
 @click.option("--takedowns", type=FILE, help="append what is removed to this file (JSONL), for a rebuild")
 @click.option("--dry-run", is_flag=True, help="remove nothing, only say what would be")
-@settings_options((*INDEX, "takedown_topic", "bootstrap_servers", *KAFKA, *LOGGING))
+@settings_options((*INDEX, "archive", "takedown_topic", "bootstrap_servers", *KAFKA, *LOGGING))
 def delete(
     urls: tuple[str, ...],
     listed: IO[bytes] | None,
@@ -60,21 +59,21 @@ def delete(
     if not wanted:
         raise SettingsError("--from names no URL" if listed else "give a URL, or --from a file of them")
     settings = settings_of(config, flags)
-    index = found_index(settings, writes=not dry_run)
+    whole = found_whole(settings, writes=not dry_run)
     if settings.takedown_topic and not dry_run:
         check_topic(settings, settings.takedown_topic)
     unknown: set[str] = set()
     if verdicts:
-        places, unknown = _places(verdicts, wanted, index.spec.relation.design.bits)
-        found = [found for place in places for found in Operations(index).under(*place, wanted)]
+        places, unknown = _places(verdicts, wanted, whole.index.spec.relation.design.bits)
+        found = [found for place in places for found in whole.under(*place, wanted)]
     else:
-        found = list(of_urls(_told(index.scan(), index.documents()), wanted))
+        found = list(of_urls(_told(whole.scan(), whole.documents()), wanted))
     for each in found:
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
-        done = Operations(index).take_down(found)
-        click.echo(f"{done:,} pages removed, {index.documents():,} left")
+        done = whole.take_down(found)
+        click.echo(f"{done:,} pages removed, {whole.documents():,} left")
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:
         why = f"no unique verdict in {verdicts}, and not searched for" if url in unknown else "not in the index"

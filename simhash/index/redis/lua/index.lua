@@ -61,9 +61,11 @@ if VERB == 'rights' then return redis.acl_check_cmd and rights() or NONE end   -
 local here = redis.pcall('EXISTS', layout.nothing)
 if type(here) == 'table' and here.err then return redis.error_reply('MOVING ' .. here.err) end
 
-local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'epoch', 'base', 'pause', 'most_candidates', 'crowded')
+local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'epoch', 'base', 'pause', 'most_candidates', 'crowded',
+  'archived')
 if meta[1] ~= ARGV[2] then return redis.error_reply('GENERATION ' .. tostring(meta[1])) end
 local seq, documents, crowded_records = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[8] or '0')
+local archived = tonumber(meta[9] or nil)   -- all up to this number lies in the archive; nil: there is none
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -338,14 +340,20 @@ local forgotten = 0   -- records that retention has removed in this call
 
 local GAPS_FOR_A_RECORD = 32   -- of the log that are passed over in the time in which one record is removed
 
--- Whether the oldest record is to be forgotten.
+-- Whether the oldest record is to be forgotten. Beside an archive nothing is but what lies in it: who fills it goes by age
+-- and count.
 local function is_over(record)
+  if archived then return seq_of(record) <= archived end
   return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
 end
 
 -- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
 local function forget_some(budget)
-  if oldest_live < 0 and asked.max_documents < 0 then return end
+  if archived then
+    if seq - call('LLEN', layout.log) - #unwritten >= archived then return end   -- the first number is above it
+  elseif oldest_live < 0 and asked.max_documents < 0 then
+    return
+  end
   write_log()
   while budget > 0 do
     local name = call('LINDEX', layout.log, 0)
@@ -376,6 +384,7 @@ end
 
 -- What retention has not come to yet is passed over all the same.
 local function is_live(record)
+  if archived then return true end
   if oldest_live >= 0 and time_of(record) < oldest_live then return false end
   if asked.max_documents < 0 or documents <= asked.max_documents then return true end
   return seq_of(record) >= oldest_kept()

@@ -1,0 +1,322 @@
+"""An index whose oldest pages go to disk: one answer over both, whatever happens between any two steps."""
+
+import os
+import signal
+from itertools import count
+from multiprocessing import get_context
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simhash.archive.segments import contents as moments
+from simhash.archive.segments.contents import Contents
+from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.index import Retention
+from simhash.index.redis.operators.retiring import Retiring
+from simhash.index.redis.operators.takedowns import Found
+from simhash.relation.tables import design
+from tests.pages import PAGES, banded, crowd, relation, summary
+from tests.redis.test_retention import Model, fresh
+from worker.ageing import segments
+from worker.ageing.segments import Ageing
+from worker.index import stores
+from worker.index.whole import Whole
+
+BANDS = 2
+TRIES = count()
+RULE = relation(design("6"), 12, bands=BANDS)
+PROFILE = {"name": "made-up"}
+ALL = Retention(max_documents=1)
+
+
+class Aged:
+    """An index and its archive, opened as a worker, an operator and the program that retires open them."""
+
+    def __init__(self, backend, name, directory):
+        self.backend, self.name, self.directory = backend, name, directory
+        self.worker = self.opened()
+
+    def opened(self):
+        index = self.backend.open(self.name, RULE, 400, profile=PROFILE)
+        stores._judge_beside_archive(self.directory, index)
+        return index
+
+    def retiring(self):
+        return Retiring(self.backend.open(self.name, RULE, 400, profile=PROFILE), self.directory)
+
+    def ageing(self, most=10, on_step=lambda step: None, least=1):
+        return Ageing(self.retiring(), Retention(max_documents=most), least, on_step)
+
+    def whole(self):
+        retiring = self.retiring()
+        return Whole(retiring.index, retiring)
+
+    def contents(self):
+        return self.retiring().contents()
+
+    def judge(self, batch, committed=0):
+        return [summary(a.decision) for a in self.worker.check_and_insert(batch, {PAGES: committed})]
+
+    def meta(self, *fields):
+        return self.backend.of(self.name).client.hmget(self.backend.meta(self.name), *fields)
+
+
+@pytest.fixture
+def aged(backend, name, tmp_path):
+    return Aged(backend, name, tmp_path / "archive")
+
+
+@pytest.fixture
+def pages():
+    random = Random(3)
+    return banded(crowd(200, random), BANDS, random)
+
+
+@pytest.fixture
+def filled(aged, pages):
+    """120 pages are judged; what follows is held against the model."""
+    model = Model(RULE, Retention())
+    assert aged.judge(pages[:120]) == [model.judge(page, 0) for page in pages[:120]]
+    return model
+
+
+def four_segments(aged):
+    """The oldest pages, ten at a time: due to be merged."""
+    uniques = aged.worker.documents()
+    assert uniques > 55
+    for nth in range(1, 5):
+        assert aged.ageing(uniques - 10 * nth).retire()
+
+
+def goes_on(aged, model, pages):
+    """The rest of the pages, and those from before as if fetched again, get the answers of one list."""
+    again = fresh(pages[:120], 10_000)
+    for batch in (pages[120:160], again, pages[160:]):
+        assert aged.judge(batch) == [model.judge(page, 0) for page in batch]
+    assert {record.seq for _, record in aged.whole().scan()} == {seq for _, seq, _ in model.live}
+    assert aged.backend.operations(aged.worker).check(lambda _: None).violations == []
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6))
+def test_whatever_goes_to_disk_meanwhile_the_answers_are_those_of_one_list(backend, tmp_path_factory, seed):
+    """Retiring, merging, takedowns and further workers, in any order between batches."""
+    random = Random(seed)
+    aged = Aged(backend, f"aged-{next(TRIES)}", tmp_path_factory.mktemp("archive"))
+    model = Model(RULE, Retention())
+    pages = banded(crowd(160, random), BANDS, random)
+    for at in range(0, len(pages), 20):
+        batch = [*pages[at : at + 20], *fresh(random.sample(pages[: at + 20], 5), 1000 * (at + 1))]
+        assert aged.judge(batch, at) == [model.judge(page, 0) for page in batch]
+        if random.random() < 0.7:
+            aged.ageing(random.choice([0, 5, 30])).retire()
+        if random.random() < 0.3:
+            aged.ageing().merge()
+        if random.random() < 0.3:
+            aged.worker = aged.opened()
+        if random.random() < 0.5:
+            found = [Found(f, r) for f, r in aged.whole().scan() if random.random() < 0.1]
+            assert aged.whole().take_down(found) == len(found)
+            model.take_down({each.record.seq for each in found})
+    assert {record.seq for _, record in aged.whole().scan()} == {seq for _, seq, _ in model.live}
+    assert aged.contents().segments
+    assert aged.backend.operations(aged.worker).check(lambda _: None).violations == []
+
+
+# Kills ---------------------------------------------------------------------------------------------------------------
+
+POINTS = {
+    "before the build": (segments, "build", "before"),
+    "when the segment is whole": (segments, "build", "after"),
+    "when it has its name": (segments, "move_whole", "after"),
+    "before the next moment is written": (moments, "write", "before"),
+    "when it is written": (moments, "write", "after"),
+    "before the move": (moments, "touch", "after"),
+    "after the move": (Retiring, "_moved", "after"),
+}
+
+
+def killed_at(step, where, aged):
+    """Take a step in a process of its own, which is killed there."""
+    owner, name, side = POINTS[where]
+
+    def run():
+        real = getattr(owner, name)
+
+        def killing(*arguments, **options):
+            if side == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(*arguments, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(owner, name, killing)
+        getattr(aged.ageing(5), step)()
+
+    process = get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("where", POINTS)
+def test_a_kill_between_any_two_steps_of_retiring_loses_nothing(aged, pages, filled, where):
+    aged.ageing(40).retire()
+    killed_at("retire", where, aged)
+    goes_on(aged, filled, pages)
+    aged.ageing(5).retire()
+    assert aged.contents().archived > 40
+    goes_on(aged, filled, fresh(pages, 50_000))
+
+
+@pytest.mark.parametrize("where", POINTS)
+def test_a_kill_between_any_two_steps_of_merging_loses_nothing(aged, pages, filled, where):
+    four_segments(aged)
+    killed_at("merge", where, aged)
+    goes_on(aged, filled, pages)
+    aged.ageing().merge()
+    assert len(aged.contents().segments) == 1
+    goes_on(aged, filled, fresh(pages, 50_000))
+
+
+def test_a_redis_that_lost_its_last_seconds_names_an_earlier_moment_and_loses_nothing(aged, pages, filled):
+    """It lost the move, and so has lost no forgetting: that comes after."""
+    aged.ageing(40).retire()
+    before = aged.meta("base", "archived")
+    aged.ageing(5).retire()
+    aged.ageing().sweep()
+    meta = aged.backend.meta(aged.name)
+    aged.backend.of(aged.name).client.hset(meta, mapping=dict(zip(("base", "archived"), before, strict=True)))
+    goes_on(aged, filled, pages)
+    aged.ageing(5).retire()
+    goes_on(aged, filled, fresh(pages, 50_000))
+
+
+# Two at a time -------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_who_retire_at_the_same_time_one_moves_the_index(aged, pages, filled):
+    def other(step):
+        if step == "built":
+            assert aged.ageing(20).retire()
+
+    assert aged.ageing(5, other).retire() is None
+    assert len(aged.contents().segments) == 1
+    goes_on(aged, filled, pages)
+
+
+def test_pages_go_to_disk_while_segments_are_merged(aged, pages, filled):
+    four_segments(aged)
+
+    def other(step):
+        if step == "merged":
+            assert aged.ageing(5).retire()
+
+    assert aged.ageing(on_step=other).merge()
+    assert len(aged.contents().segments) == 2
+    goes_on(aged, filled, pages)
+
+
+@pytest.mark.parametrize("when", ["built", "looked"])
+def test_a_page_that_is_taken_down_on_its_way_to_disk_does_not_come_back(aged, pages, filled, when):
+    done = []
+
+    def takes_down(step):
+        if step == when and not done:
+            done.extend(Found(f, r) for f, r in aged.whole().scan() if r.seq in (3, 7))
+            assert aged.whole().take_down(done) == 2
+
+    aged.ageing(5, takes_down).retire()
+    filled.take_down({3, 7})
+    assert {3, 7} <= set(aged.contents().gone)
+    goes_on(aged, filled, pages)
+
+
+def test_what_was_taken_down_is_left_out_by_the_next_merge(aged, pages, filled):
+    four_segments(aged)
+    found = [Found(f, r) for f, r in aged.whole().scan() if r.seq in (1, 2)]
+    assert aged.whole().take_down(found) == 2
+    assert aged.whole().take_down(found) == 0, "once"
+    filled.take_down({1, 2})
+    held = aged.contents()
+    assert held.gone == (1, 2)
+    merged = aged.ageing().merge()
+    assert merged.gone == ()
+    assert merged.pages == held.pages
+    goes_on(aged, filled, pages)
+
+
+# Beside which archive ------------------------------------------------------------------------------------------------
+
+
+def test_redis_forgets_what_is_on_disk_little_by_little_and_nothing_else(aged, pages, filled):
+    uniques = aged.worker.documents()
+    archived = aged.ageing(20).retire().archived
+    assert aged.worker.documents() == uniques, "not at once"
+    for at in range(0, 200, 50):
+        aged.judge(fresh(pages[:50], 1_000 * (at + 1)))
+    assert {r.seq for _, r in aged.worker.scan()} == set(range(archived + 1, uniques + 1))
+    assert aged.whole().documents() == uniques
+
+
+def test_by_age_go_the_pages_that_are_old_enough_when_they_are_enough(aged, filled):
+    retiring = aged.retiring()
+    old = Ageing(retiring, Retention(max_age_ms=0), least=10)
+    assert Ageing(retiring, Retention(max_age_ms=10**9), least=1).retire() is None
+    assert Ageing(retiring, Retention(max_age_ms=0), least=1000).retire() is None
+    assert old.retire().archived == filled.seq
+    assert old.retire() is None
+
+
+def test_a_worker_without_the_archive_is_refused(aged, filled, backend, name):
+    plain = backend.open(name, RULE, 400, profile=PROFILE)
+    with pytest.raises(IndexMismatch, match="`base`"):
+        plain.check_and_insert(fresh([filled.live[0][0]], 9_000), {})
+
+
+def test_an_index_that_was_emptied_does_not_begin_an_archive_anew(aged, pages, filled, backend, name):
+    aged.ageing(5).retire()
+    client = backend.of(name).client
+    client.delete(*client.keys(f"{{{name}}}*"))
+    with pytest.raises(IndexMismatch, match="knows nothing of it"):
+        aged.opened()
+    held = moments.newest(aged.directory)
+    index = backend.open(name, RULE, 400, profile=PROFILE)
+    index.announce_base(held.generation, held.archived)
+    aged.worker = aged.opened()
+    answers = aged.judge(fresh([page for page, _, _ in filled.live[: held.archived]], 9_000))
+    assert answers == [("duplicate", seq) for seq in range(1, held.archived + 1)]
+    assert aged.judge(fresh([filled.live[-1][0]], 9_500)) == [("unique", held.archived + 1)], "numbers go on"
+
+
+def test_an_index_with_fewer_numbers_than_an_archive_cannot_take_it(aged, filled, backend):
+    held = aged.ageing(5).retire()
+    other = backend.open(f"{aged.name}-other", RULE, 400, profile=PROFILE)
+    other.check_and_insert(fresh([filled.live[0][0]], 9_000), {})
+    with pytest.raises(IndexMismatch, match="has given 1 numbers"):
+        other.announce_base(held.generation, held.archived)
+
+
+def test_beside_an_archive_that_cannot_be_read_nothing_is_judged(aged, pages, filled):
+    segment = aged.ageing(5).retire().segments[0]
+    aged.worker = aged.opened()
+    file = aged.directory / segment.name / "table-01.sdt"
+    whole = file.read_bytes()
+    os.truncate(file, len(whole) - 9)
+    for _ in range(2):
+        with pytest.raises(IndexUnreachable, match=r"archive .* cannot be read: .*table-01\.sdt"):
+            aged.judge(pages[120:])
+    file.write_bytes(whole)
+    goes_on(aged, filled, pages)
+
+
+def test_files_of_past_moments_stay_for_a_while_and_then_go(aged, filled, monkeypatch):
+    four_segments(aged)
+    aged.ageing().merge()
+    assert aged.ageing().sweep() == []
+    monkeypatch.setattr(segments, "KEEP_SECONDS", -60.0)
+    assert len(aged.ageing().sweep()) == 9, "five moments, four segments"
+    assert len(aged.contents().segments) == 1
+    assert aged.opened()
+    assert moments.newest(aged.directory) != Contents()
