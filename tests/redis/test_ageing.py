@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from random import Random
@@ -13,16 +14,23 @@ from hypothesis import strategies as st
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMismatch, IndexUnreachable
-from simhash.index import Retention
+from simhash.index import Retention, Unique
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found
+from simhash.index.rows import RecordRow, Takedown, decoded
 from simhash.relation.tables import design
-from tests.pages import PAGES, banded, crowd, relation, summary
+from tests.kafka.test_rebuild import PROFILE as VERDICTS_OF
+from tests.kafka.test_rebuild import TAKEN_DOWN_MS, told
+from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.redis.test_retention import Model, fresh
 from worker.ageing import segments
 from worker.ageing.segments import Ageing
+from worker.cli.verify import rows_of
 from worker.index import stores
 from worker.index.whole import Whole
+from worker.rebuilding.build import Target, archived_up_to, build
+from worker.rebuilding.collected import Collected
+from worker.rebuilding.order import Sorted
 
 BANDS = 2
 TRIES = count()
@@ -320,3 +328,65 @@ def test_files_of_past_moments_stay_for_a_while_and_then_go(aged, filled, monkey
     assert len(aged.contents().segments) == 1
     assert aged.opened()
     assert moments.newest(aged.directory) != Contents()
+
+
+# From the verdicts ---------------------------------------------------------------------------------------------------
+
+
+def rebuilt(aged, told, takedowns=()):
+    """The index called otherwise, made from verdicts and the archive."""
+    spec = aged.worker.spec
+    with Sorted() as unique:
+        collected = Collected(VERDICTS_OF, takedowns, unique)
+        collected.archived = archived_up_to(aged.directory)
+        for _ in collected.add_all(told):
+            pass
+        name = f"{aged.name}-again"
+        build(
+            Target(partial(aged.backend.store, name), spec, Retention(), "", aged.directory),
+            collected,
+            lambda seq, last: None,
+        )
+    again = Aged(aged.backend, name, aged.directory)
+    assert again.contents().archived == aged.contents().archived
+    return again
+
+
+def test_a_rebuild_leaves_on_disk_what_is_there_and_takes_down_there_too(aged, pages):
+    model = Model(RULE, Retention())
+    told_of = [
+        told(page, answer.decision) for page, answer in zip(pages, aged.worker.check_and_insert(pages, {}), strict=True)
+    ]
+    for page in pages:
+        model.judge(page, 0)
+    archived = aged.ageing(20).retire().archived
+    oldest = next(each.verdict for each in told_of if each.verdict.seq == 1)
+    takedown = Takedown(oldest.url, TAKEN_DOWN_MS, 1, oldest.observation[:16])
+    again = rebuilt(aged, told_of, [takedown])
+    model.take_down({1})
+    assert {r.seq for _, r in again.worker.scan()} == set(range(archived + 1, model.seq + 1))
+    assert again.judge(fresh(pages, 10_000)) == [model.judge(page, 0) for page in pages]
+
+
+def test_a_number_that_was_given_twice_is_kept_for_neither_page(aged, pages):
+    """Nobody knows which of the two the archive has: both are stored behind the others."""
+    told_of = [
+        told(page, answer.decision) for page, answer in zip(pages, aged.worker.check_and_insert(pages, {}), strict=True)
+    ]
+    aged.ageing(20).retire()
+    random = Random(1)
+    lost = entry(777, random.getrandbits(64), random.getrandbits(128))
+    again = rebuilt(aged, [*told_of, told(lost, Unique(2), written_ms=0)])
+    assert again.judge(fresh([lost], 20_000))[0][0] == "duplicate"
+
+
+@pytest.mark.parametrize("harm", [False, True])
+def test_what_was_told_is_held_against_index_and_archive_together(aged, pages, harm):
+    answers = aged.worker.check_and_insert(pages, {})
+    aged.ageing(20).retire()
+    uniques = {answer.decision.seq for answer in answers if isinstance(answer.decision, Unique)}
+    if harm:
+        aged.whole().take_down([Found(f, r) for f, r in aged.whole().scan() if r.seq == 2])
+    rows = list(map(decoded, rows_of(aged.whole())))
+    assert {row.seq for row in rows if isinstance(row, RecordRow)} == uniques - ({2} if harm else set())
+    assert rows[-1].records == len(uniques) - harm

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from simhash.index import IndexSpec
+from simhash.index import IndexSpec, Retention
 from simhash.index.redis.layout import bucket_bits
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
-from worker.index.stores import configured_profile, configured_relation, opened_store, retention
-from worker.rebuilding.build import Target, build
+from worker.index.stores import archive_of, configured_profile, configured_relation, opened_store, retention
+from worker.rebuilding.build import Target, archived_up_to, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
@@ -35,6 +35,7 @@ NAMES = (
     "profile",
     "design",
     "documents",
+    "archive",
     "max_age",
     "max_documents",
     *LOGGING,
@@ -52,8 +53,9 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
 
     Reads all committed verdicts and dead letters from the beginning to the ends that the topics have now. Unique pages
     are stored under their numbers, as of the time at which their verdicts were written; what was taken down, or is
-    beyond max_age or max_documents, is left out. Each partition's mark is set behind what was answered, so that nothing
-    is judged twice; the journal is empty. From files the time is that of the page (source.timestamp), or of the file.
+    beyond max_age or max_documents, is left out. With an archive, what lies there stays there. Each partition's mark
+    is set behind what was answered, so that nothing is judged twice; the journal is empty. From files the time is that
+    of the page (source.timestamp), or of the file.
 
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
     again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
@@ -67,10 +69,13 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     profile = configured_profile(settings)
     relation = configured_relation(settings, profile)
     spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
-    target = Target(partial(opened_store, settings), spec, retention(settings), _source(settings, files))
+    archive = archive_of(settings) if settings.archive is not None else None
+    kept = retention(settings) if archive is None else Retention()
+    target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive)
     tell = teller()
     with Sorted() as unique:
         collected = Collected(profile.label, taken_down(settings, takedowns), unique)
+        collected.archived = archived_up_to(archive) if archive else 0
         answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
         for counts in collected.add_all(answered):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")

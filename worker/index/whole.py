@@ -41,7 +41,11 @@ class Whole:
 
     def scan(self) -> Iterator[Stored]:
         """Every record with its fingerprint (None: digest only), in no order; slow on large indexes."""
-        yield from _each_once(self.index.scan(), lambda: self._archive().scan() if self.retiring else ())
+        yield from _each_once(self.index.scan(), self.archived)
+
+    def archived(self) -> Iterator[Stored]:
+        """Every record of the archive."""
+        return self._archive().scan() if self.retiring else iter(())
 
     def under(self, fingerprint: int | None, digest: str, urls: Collection[str]) -> list[Found]:
         """The records under a fingerprint, or under a digest where there is none, that have one of these URLs."""

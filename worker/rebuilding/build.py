@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
+from simhash.archive.segments import contents as moments
+from simhash.archive.segments.contents import Contents
 from simhash.index import IndexSpec, Retention
 from simhash.index.redis.operators.filling import Store, entry_of
 from simhash.index.redis.operators.transfer import index_row, loaded
 from simhash.index.redis.spec import fields_of
 from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
+from worker.index.ageing import begin
 from worker.rebuilding.collected import Collected, forgotten
 
 
@@ -25,12 +29,14 @@ class Target:
         opened: gives it, empty or with a part of this very rebuild in it.
         source: what the verdicts come from. A rebuild from something else, or with other retention, is another one: it
             must not go on where this was ended, for the pages before that are already chosen.
+        archive: where the index's archive lies: what is in it stays there; None: it has none.
     """
 
     opened: Callable[[IndexRow], Store]
     spec: IndexSpec
     retention: Retention
     source: str = ""
+    archive: Path | None = None
 
 
 def build(target: Target, collected: Collected, on_record: Callable[[int, int], None]) -> int:
@@ -56,6 +62,9 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     whole: Iterator[AnyRow] = chain[AnyRow](collected.kept(skipped, oldest_ms), marks, [EndRow(count, len(marks), 0)])
     loaded(store, msgspec.structs.replace(head, seq=last), whole, lambda seq: on_record(seq, last))
     _take_down(store, collected)
+    if target.archive is not None:
+        contents = _without(target.archive, [row.seq for row in collected.taken_down])
+        store.judge_beside(contents.generation, contents.archived)
     # Watermarks from before are held against what the verdicts said.
     store.believe_earlier(now_ms, last)
     return store.release(generation)
@@ -69,7 +78,23 @@ def _take_down(store: Store, collected: Collected) -> None:
         store.take_down([each for each in found if each.record.seq == row.seq])
 
 
+def archived_up_to(directory: Path) -> int:
+    """The number up to which all pages lie in an archive; 0: there is none yet."""
+    newest = moments.newest(directory)
+    return 0 if newest is None else newest.archived
+
+
+def _without(directory: Path, taken_down: Sequence[int]) -> Contents:
+    """The archive's newest contents, without what was taken down."""
+    newest = moments.newest(directory) or begin(directory)
+    contents = newest.without(taken_down) or newest
+    moments.write(directory, contents)
+    return contents
+
+
 def _head(target: Target, generation: str) -> IndexRow:
     """The same for each run of one rebuild, however much more was told meanwhile: so they know each other."""
     source = f"{target.source} {target.retention.max_age_ms} {target.retention.max_documents}"
+    if target.archive is not None:
+        source += f" {target.archive}"
     return msgspec.structs.replace(index_row(target.spec, generation, seq=0, documents=0), source=source)

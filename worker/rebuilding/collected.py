@@ -55,6 +55,8 @@ class Collected:
         marks: of each partition that pages came from, the offset before which all are answered.
         other_profile: what the last verdict of another profile says, "" without one.
         last_seq: the largest number that was told.
+        archived: what has a number up to this one lies in the index's archive, and is not stored again; but for numbers
+            that were given twice: nobody knows which of the pages the archive has, so all get new ones.
         taken_down: the unique pages that are left out, under the numbers that they would have; see `numbered`.
     """
 
@@ -65,6 +67,7 @@ class Collected:
     counts: Counts = field(default_factory=Counts)
     other_profile: str = ""
     last_seq: int = 0
+    archived: int = 0
     taken_down: list[RecordRow] = field(default_factory=list)
     _gone: dict[str, tuple[int, int]] = field(init=False)
 
@@ -121,7 +124,10 @@ class Collected:
                 yield row, self._is_gone(row)
                 last = row
             elif row.observation != last.observation:
+                if row.seq <= self.archived:
+                    late.setdefault(last.observation, last)
                 late.setdefault(row.observation, row)
+        self.last_seq = max(self.last_seq, self.archived)
         self.counts.renumbered = len(late)
         for number, row in enumerate(late.values(), self.last_seq + 1):
             yield msgspec.structs.replace(row, seq=number), self._is_gone(row)
@@ -134,7 +140,7 @@ class Collected:
     def kept(self, skipped: int, oldest_ms: int) -> Iterator[RecordRow]:
         """The rows to store: not the first `skipped` ones, none from before a time, nor what was taken down."""
         for place, (row, gone) in enumerate(self.numbered()):
-            if place >= skipped and row.inserted_ms >= oldest_ms and not gone:
+            if row.seq > self.archived and place >= skipped and row.inserted_ms >= oldest_ms and not gone:
                 yield row
 
 

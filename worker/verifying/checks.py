@@ -75,7 +75,9 @@ class Check:
     def _compare(self, verdicts: Verdicts) -> None:
         settings = self.sources.settings
         takedowns = list(self.sources.all_takedowns())
-        forgetting = Forgetting.of(settings.max_age, settings.max_documents, takedowns)
+        kept = settings.archive is not None  # what passes them is on disk, and found there
+        limits = (None, None) if kept else (settings.max_age, settings.max_documents)
+        forgetting = Forgetting.of(*limits, takedowns)
         head = None if self.export is None else head_of(self.export)
         design = None if self.design is None else named(self.design, verdicts.fingerprint_bits or 64)
         rule = rule_of(verdicts.profiles[0], head, self.given, design)

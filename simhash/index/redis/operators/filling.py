@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from simhash.errors import IndexLost, IndexMigrated, IndexMismatch
+from simhash.index.base import ARCHIVED_FIELD
+from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.interface import Entry, Partition, Record
 from simhash.index.redis.faults import OutOfOrder, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout
@@ -74,6 +76,11 @@ class Store:
     def give_out(self, seq: int) -> None:
         """Nothing is stored at all: this was the last number given all the same."""
         self._set("seq", seq)
+
+    def judge_beside(self, generation: str, archived: int) -> None:
+        """The index has an archive of that generation, which holds all records up to this number."""
+        self._set(BASE_FIELD, generation)
+        self._set(ARCHIVED_FIELD, archived)
 
     def believe_earlier(self, before_ms: int, seq: int) -> None:
         """Watermarks of epochs that began by then, and that the index does not know, hold up to this number."""
