@@ -1,8 +1,9 @@
 """The native kernel: the one place that imports it, says whether it is in use and why not, and asks it.
 
 The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
-recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.archive`. It is
-optional: where it was not built, or was built for another version, NumPy does the work.
+recipes of `TokenPairs` with a `MinHashSketch`. It reads HTML as `simhash.reading.main_text` does. It packs and unpacks
+the blocks of `simhash.archive`. It is optional: where it was not built, or was built for another version, Python and
+NumPy do the work.
 
 What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms,
 under the recipe's normalisation, of characters that fold the same wherever they stand. A part of a text with any other
@@ -91,8 +92,20 @@ class BlockFunctions(Protocol):
         """Keys of so many words, ascending."""
 
 
+class PageReader(Protocol):
+    """`simhash.reading.main_text.read` in the kernel."""
+
+    def read(self, html: str) -> tuple[str, str, str, str, str] | None:
+        """The fields of an `Extracted`; None of a page with a lone surrogate."""
+
+    def scores(self, html: str) -> list[int]:
+        """Of each block what the decision says, for tests."""
+
+
 class _Extension(BlockFunctions, Protocol):
     INTERFACE: int
+
+    def MainText(self, **told: object) -> PageReader: ...  # noqa: N802
 
     def Characters(  # noqa: N802
         self, kinds: bytes, known: int, changed: list[tuple[int, str]], contextual: list[int]
@@ -150,6 +163,12 @@ def blocks() -> BlockFunctions | None:
     """What the kernel does for compressed tables; None if it is not in use."""
     found = _load()
     return None if isinstance(found, str) else found
+
+
+def page_reader(**told: object) -> PageReader | None:
+    """What the kernel does for HTML, told all that it has to know of names, words and weights; None if not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found.MainText(**told)
 
 
 @cache

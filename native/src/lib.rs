@@ -9,10 +9,14 @@ mod blocks;
 mod characters;
 mod decoding;
 mod digest;
+mod features;
 mod gate;
 mod hashing;
+mod html;
 mod lookup;
+mod main_text;
 mod reading;
+mod references;
 mod seeking;
 mod sketch;
 mod tables;
@@ -176,6 +180,8 @@ fn answer(signature: Signature) -> Answer {
 mod _native {
     #[pymodule_export]
     use super::{Characters, Kernel, Words};
+    #[pymodule_export]
+    use crate::main_text::MainText;
     #[pymodule_export]
     use crate::tables::{BlockFile, BlockKernel, gap_counts, sorted_keys};
 
