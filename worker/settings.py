@@ -157,7 +157,7 @@ class Settings(BaseSettings):
     )
     design: str = Field(
         "auto",
-        description="permutation tables of a new index: 4, 10, 15, 16, 20, 2-probed, McC, McCr1, AxB; auto: by size",
+        description="permutation tables of a new index: 3, 6, 10, 15, 3-probed, 6-probed, McC, AxB; auto: by size",
     )
     documents: Count = Field(
         10_000_000,

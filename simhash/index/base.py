@@ -40,15 +40,15 @@ if ARGV[2] == '' then
   redis.call('HDEL', KEYS[1], 'archived')
   return false
 end
-local seq = redis.call('HGET', KEYS[1], 'seq')
+local seq, first = unpack(redis.call('HMGET', KEYS[1], 'seq', 'first'))
 if tonumber(seq) < tonumber(ARGV[2]) then
-  if redis.call('LLEN', KEYS[2]) > 0 then return seq end
-  redis.call('HSET', KEYS[1], 'seq', ARGV[2])
+  if tonumber(first) <= tonumber(seq) then return seq end
+  redis.call('HSET', KEYS[1], 'seq', ARGV[2], 'first', string.format('%.0f', ARGV[2] + 1))
 end
 redis.call('HSET', KEYS[1], 'base', ARGV[1], 'archived', ARGV[2])
 return false
 """
-"""A script: the meta, the log; the base, and the number up to which all is archived ('': it is no archive). An index
+"""A script: the meta; the base, and the number up to which all is archived ('': it is no archive). An index
 that holds nothing goes on behind that; the last number is returned of one that has given fewer."""
 
 
@@ -142,11 +142,11 @@ def moved(
     return stored.decode()
 
 
-def announced(client: Any, meta: str, log: str, generation: str, archived: int | None) -> int | None:
+def announced(client: Any, meta: str, generation: str, archived: int | None) -> int | None:
     """Say beside which base an index is judged from now on, whatever it was before.
 
     Returns:
         The last number of an index that has given fewer than this archive holds: nothing was changed. Else None.
     """
-    told = client.eval(_ANNOUNCE, 2, meta, log, generation, "" if archived is None else archived)
+    told = client.eval(_ANNOUNCE, 1, meta, generation, "" if archived is None else archived)
     return None if told is None else int(told)

@@ -20,12 +20,12 @@ from simhash.errors import DesignError, WidthError
 from simhash.relation.tables import Design
 from simhash.signature.minhash import BAND_BITS
 
-FORMAT = 4
+FORMAT = 5
 """Version of the stored layout; an index of another format is refused."""
 MOST_COMPARED = 2304
-"""Stored pages that one page is compared with at most (by designs of up to 18 probes), so that it keeps the server for
-less than 10 ms, whatever is stored: see docs/quality.md."""
-LEAST_IN_PLACE = 64
+"""Stored pages that one page is compared with at most, unless its design has very many tables or probes: so that it
+keeps the server for less than 10 ms, whatever is stored (see docs/quality.md)."""
+LEAST_IN_PLACE = 32
 STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 
@@ -185,14 +185,24 @@ class Relation:
         """In how many places a page is looked up: the prefixes that it probes, and its band keys."""
         return sum(table.probes for table in self.design.tables) + self.bands
 
-    @property
-    def place_limit(self) -> int:
+    def place_limit(self, probes: int = 1) -> int:
         """How many stored pages one place takes: the oldest. Later ones do not stand there, and are met elsewhere.
 
-        A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). 256 for the
-        default design: 6 tables and 3 bands. Fewer where a page is looked up in more places, but no fewer than 64.
+        A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). Each table and
+        each band has the same share of `MOST_COMPARED`, each place of it the same part of that, but no less than 32:
+        256 with 3 tables and 6 bands, 32 in a table that is probed at distance 1 too.
+
+        Args:
+            probes: in how many places of its table a page is looked up.
         """
-        return max(LEAST_IN_PLACE, MOST_COMPARED // self.probes)
+        share = MOST_COMPARED // (len(self.design.tables) + self.bands)
+        return max(LEAST_IN_PLACE, share // probes)
+
+    @property
+    def place_limits(self) -> list[int]:
+        """That of the places of each table, then of each band."""
+        tables = [self.place_limit(table.probes) for table in self.design.tables]
+        return tables + [self.place_limit()] * self.bands
 
     def band_keys(self, verifier: int | None) -> list[int]:
         """The band keys behind a verifier, first to last; 0 where there is none."""

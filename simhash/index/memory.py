@@ -212,6 +212,11 @@ class MemoryIndex(TextIndex):
             if key:
                 yield "b", number, key >> (BAND_BITS - kept)
 
+    def _limit(self, kind: str, number: int, prefix: int) -> int:
+        """How many pages a place takes."""
+        relation = self._spec.relation
+        return relation.place_limit(relation.design.tables[number].probes if kind == "t" else 1)
+
     def _live(self, record: Record, now: int) -> bool:
         age = self._retention.max_age_ms
         return age is None or record.inserted_ms >= now - age
@@ -232,7 +237,7 @@ class MemoryIndex(TextIndex):
     def _insert_fingerprint(self, fingerprint: int, record: Record) -> None:
         for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
             standing = self._places.setdefault(place, [])
-            if len(standing) < self._spec.relation.place_limit:
+            if len(standing) < self._limit(*place):
                 standing.append((fingerprint, record))
         self._copies[fingerprint, record.digest] = (fingerprint, record)
 

@@ -1,6 +1,6 @@
 """How many bytes Redis takes for its values, by the structures that it keeps them in.
 
-After the sources of Redis 7.0 (listpack.c, t_zset.c, t_hash.c, quicklist.c, dict.h, sds.h, object.c), with jemalloc's
+After the sources of Redis 7.0 (listpack.c, t_hash.c, dict.h, sds.h, object.c), with jemalloc's
 size classes at the quantum of 16 bytes that a distribution's libjemalloc has; Redis' own build has finer small classes
 and takes a little less. `used_memory` counts whole size classes, and so does this.
 """
@@ -15,12 +15,6 @@ LISTPACK_HEAD_BYTES = 7
 OBJECT_BYTES = 16
 DICT_ENTRY_BYTES = 24
 DICT_BYTES = 56
-LIST_NODE_BYTES = 32
-LIST_NODE_LISTPACK_BYTES = 8192
-"""list-max-listpack-size -2, Redis' default."""
-SKIPLIST_BYTES = 16 + 64 + 32 + 640
-"""Of a sorted set that is one: zset, its dict, the skiplist and its head of 32 levels."""
-SKIPLIST_P = 0.25
 _SHORT_STRING, _SMALL_SDS = 64, 32
 
 
@@ -46,7 +40,7 @@ def listpack_string(length: float) -> float:
     return head + length + (1 if head + length < 128 else 2)
 
 
-def listpack_score(bits: int) -> float:
+def listpack_integer(bits: int) -> float:
     """An integer of `bits` random bits in a listpack, on average."""
     total, below = 0.0, 0.0
     for limit, size in ((7, 2), (12, 3), (15, 4), (23, 5), (31, 6), (64, 10)):
@@ -54,13 +48,6 @@ def listpack_score(bits: int) -> float:
         total += max(0.0, share - below) * size
         below = max(below, share)
     return total
-
-
-def skiplist_entry(member: float) -> float:
-    """A member of a sorted set that is a skiplist, with its place in the table; without the table's slots."""
-    levels = ((n, (1 - SKIPLIST_P) * SKIPLIST_P ** (n - 1)) for n in range(1, 12))
-    node = sum(share * size_class(24 + 16 * n) for n, share in levels)
-    return sds(member) + node + size_class(DICT_ENTRY_BYTES)
 
 
 def table_slots(entries: float) -> int:
@@ -71,9 +58,3 @@ def table_slots(entries: float) -> int:
 def key(name_bytes: int) -> int:
     """A key of the database with its value's head; without the database's slots."""
     return size_class(DICT_ENTRY_BYTES) + sds(name_bytes) + size_class(OBJECT_BYTES)
-
-
-def list_bytes(entries: float, entry: float) -> float:
-    """A list of equal entries."""
-    each = (LIST_NODE_LISTPACK_BYTES - LISTPACK_HEAD_BYTES) // entry
-    return math.ceil(entries / each) * (size_class(LIST_NODE_LISTPACK_BYTES) + size_class(LIST_NODE_BYTES))

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from simhash.index.redis.layout import Layout, Shape
+from simhash.index.interface import STORED_BYTES
+from simhash.index.redis.layout import RECORDS_PER_HASH, TIME_BYTES, Layout, Shape, number
 from simhash.index.redis.tail import packed
 from simhash.planning import allocation as redis
 
-ZSET_LISTPACK_ENTRIES = HASH_LISTPACK_ENTRIES = 256
-"""As deploy/redis/redis.conf sets them."""
+HASH_LISTPACK_ENTRIES = 256
+"""As deploy/redis/redis.conf sets it."""
 DISPERSION = 9
 """Standard deviations of a bucket's entries that are looked at."""
 LONGEST_EXACT = 2000
 """From here on buckets are practically all alike."""
+SAMPLES = 64
 TYPICAL_PATH = "news.example.org/2026/11/words-of-a-title-"
 """What a URL is made of, as letters differ in the bits that they take."""
 
@@ -32,13 +34,12 @@ class Memory:
     tables: float
     bands: float
     records: float
-    log: float
     keys: float
 
     @property
     def used(self) -> float:
         """All of it."""
-        return self.tables + self.bands + self.records + self.log + self.keys
+        return self.tables + self.bands + self.records + self.keys
 
 
 def poisson(mean: float) -> Iterator[tuple[int, float]]:
@@ -56,50 +57,52 @@ def expected(mean: float, size: Callable[[int], float]) -> float:
     return sum(share * size(count) for count, share in poisson(mean))
 
 
-def sorted_set(entries: int, member_bytes: float, score: float) -> float:
-    """A sorted set of so many members; `score`: its bytes in a listpack."""
-    if entries <= ZSET_LISTPACK_ENTRIES:
-        return redis.size_class(redis.LISTPACK_HEAD_BYTES + entries * (redis.listpack_string(member_bytes) + score))
-    return redis.SKIPLIST_BYTES + entries * redis.skiplist_entry(member_bytes) + redis.table_slots(entries)
+def bucket(entries: int, shape: Shape, entry_bytes: float) -> float:
+    """A bucket of so many entries; those that share a place share its field."""
+    there_are = 1 << shape.field
+    taken = -there_are * math.expm1(entries * math.log1p(-1 / there_are)) if there_are > 1 else 1
+    place = entry_bytes * entries / taken
+    if taken <= HASH_LISTPACK_ENTRIES:
+        each = redis.listpack_integer(shape.field) + redis.listpack_string(place)
+        return redis.size_class(redis.LISTPACK_HEAD_BYTES + taken * each)
+    each = redis.size_class(redis.DICT_ENTRY_BYTES) + redis.sds(shape.field_digits) + redis.sds(place)
+    return redis.size_class(redis.DICT_BYTES) + redis.table_slots(taken) + taken * each
 
 
-def record_hash(entries: int, name_bytes: float, record_bytes: float) -> float:
-    """A hash of so many records."""
-    if entries <= HASH_LISTPACK_ENTRIES:
-        each = redis.listpack_string(name_bytes) + redis.listpack_string(record_bytes)
-        return redis.size_class(redis.LISTPACK_HEAD_BYTES + entries * each)
-    each = redis.size_class(redis.DICT_ENTRY_BYTES) + redis.sds(name_bytes) + redis.sds(record_bytes)
-    return redis.size_class(redis.DICT_BYTES) + redis.table_slots(entries) + entries * each
+def number_bytes(documents: int) -> float:
+    """The bytes of a number in a place, on average."""
+    sizes = [len(number(documents * n // SAMPLES)) for n in range(1, SAMPLES + 1)]
+    return sum(sizes) / SAMPLES
+
+
+def records_of(documents: int, record: float) -> float:
+    """The hashes of so many records; all but the last one are full."""
+    each = redis.listpack_integer(RECORDS_PER_HASH.bit_length() - 1) + redis.listpack_string(record)
+    return documents / RECORDS_PER_HASH * redis.size_class(redis.LISTPACK_HEAD_BYTES + RECORDS_PER_HASH * each)
 
 
 def record_bytes(layout: Layout, url_bytes: int) -> int:
     """The bytes of a record of a page with a fingerprint, a URL of that length (https), a fetch time and no id."""
     url = "https://" + "".join(islice(cycle(TYPICAL_PATH), max(0, url_bytes - len("https://"))))
-    own = 2 * 6 + 2 * 8 + layout.verifier_bytes
-    return own + len(packed(url, None, "2026-01-01T00:00:00Z", False))
+    own = TIME_BYTES + 1 + 2 * STORED_BYTES + layout.fingerprint_bytes + layout.verifier_bytes
+    return own + len(packed(url, None, "2026-01-01T00:00:00Z")[1])
 
 
 def memory(layout: Layout, documents: int, url_bytes: int) -> Memory:
     """What an index of that layout takes with so many documents."""
     buckets = 1 << layout.spec.bucket_bits
-    mean = documents / buckets
-    there = buckets * -math.expm1(-mean)
+    mean, seq = documents / buckets, number_bytes(documents)
 
-    def sets(shape: Shape) -> float:
-        score = redis.listpack_score(shape.score)
-        return buckets * expected(mean, lambda count: sorted_set(count, shape.member_bytes, score))
+    def all_of(shape: Shape, rest_bytes: int) -> float:
+        return buckets * expected(mean, lambda entries: bucket(entries, shape, rest_bytes + seq))
 
     rule = layout.spec.relation
-    record = record_bytes(layout, url_bytes)
-    tables = sum(sets(layout.shape(table)) for table in rule.design.tables)
-    bands = rule.bands * sets(layout.band_shape) if rule.bands else 0.0
-    records = buckets * expected(mean, lambda count: record_hash(count, layout.fingerprint_bytes, record))
-    kinds = len(rule.design.tables) + rule.bands + 1
+    kinds = len(rule.design.tables) + rule.bands
+    there, hashes = kinds * buckets * -math.expm1(-mean), documents / RECORDS_PER_HASH
     name = len(layout.table(0).encode()) + layout.digits
     return Memory(
-        tables,
-        bands,
-        records,
-        redis.list_bytes(documents, redis.listpack_string(layout.fingerprint_bytes)),
-        kinds * there * redis.key(name) + redis.table_slots(kinds * there),
+        sum(all_of(shape, shape.rest_bytes) for shape in map(layout.shape, rule.design.tables)),
+        rule.bands * all_of(layout.band_shape, 0),
+        records_of(documents, record_bytes(layout, url_bytes)),
+        (there + hashes) * redis.key(name) + redis.table_slots(there + hashes),
     )

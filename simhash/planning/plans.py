@@ -158,7 +158,7 @@ def candidates(layout: Layout, documents: int) -> float:
     relation = layout.spec.relation
     design = relation.design
     tables = sum(table.probes * 2.0**-table.prefix for table in design.tables)
-    bands = relation.bands * 2.0 ** -min(BAND_BITS, layout.band_shape.bucket + layout.band_shape.score)
+    bands = relation.bands * 2.0 ** -min(BAND_BITS, layout.band_shape.bucket + layout.band_shape.field)
     return documents * (tables + bands)
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from simhash.errors import StaleObservation
 from simhash.index import Duplicate, IndexSpec, Partition, Position, Retention, Unique
 from simhash.index.memory import MemoryIndex
+from simhash.index.redis.layout import numbers_in
 from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.spots import key_name
 from simhash.relation.designs import design_for
 from simhash.relation.tables import NAMES, design
 from tests.conftest import backend_of
@@ -297,10 +299,15 @@ def test_only_the_newest_documents_are_kept(make):
 
 def members(client, name):
     """How many entries all tables and bands hold."""
-    with client.pipeline(transaction=False) as pipe:
-        for key in client.scan_iter(f"{{{name}}}:[tb][0-9]*", count=10_000):
-            pipe.zcard(key)
-        return sum(pipe.execute())
+    layout = existing_index(client, name).inside.layout
+    tables = layout.spec.relation.design.tables
+    rests = [layout.shape(table).rest_bytes for table in tables]
+    total = 0
+    for key in client.scan_iter(f"{{{name}}}:[tb][0-9]*", count=10_000):
+        kind = key_name(layout, key.decode())
+        rest = rests[kind.number] if kind.kind == "t" else 0
+        total += sum(len(numbers_in(place, rest)) for place in client.hvals(key))
+    return total
 
 
 def expected_members(model):

@@ -1,6 +1,5 @@
 """`plan`: what it counts is what brute force finds, and what it computes is what Redis takes."""
 
-import math
 import re
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.index.redis.opening import open_index
-from simhash.planning.allocation import listpack_score, listpack_string, size_class
+from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
 from simhash.planning.plans import CHECK_LIMIT_US, Question, candidates, designs_for, plans, recommended
@@ -58,7 +57,7 @@ def test_sizes_are_those_of_the_allocator_and_of_listpacks():
     sizes = [size_class(n) for n in (1, 8, 9, 16, 17, 128, 129, 160, 161, 513, 1025, 4097, 8192, 8193)]
     assert sizes == [8, 8, 16, 16, 32, 128, 160, 160, 192, 640, 1280, 5120, 8192, 10240]
     assert [listpack_string(n) for n in (5, 63, 64, 130)] == [7, 65, 67, 134]
-    assert [listpack_score(bits) for bits in (0, 7, 12, 31)] == pytest.approx([2, 2, 2.96875, 5.99], abs=0.01)
+    assert [listpack_integer(bits) for bits in (0, 7, 12, 31)] == pytest.approx([2, 2, 2.96875, 5.99], abs=0.01)
 
 
 def layout_of(documents, name_of_design, bands):
@@ -179,19 +178,6 @@ def test_the_command_prints_all_as_json_too():
     assert "`design = auto` takes" in text
 
 
-def test_an_archive_is_planned_in_each_design():
-    """A page meets what shares its prefixes; a sorted table takes its entropy and a little more."""
-    found = msgspec.json.decode(run("--documents", "1M", "--archived", "1G", "--json"))
-    archive = found["archive"]
-    assert archive.keys() == {each["design"] for each in found["plans"]}
-    assert archive["14"]["met"] == pytest.approx(1e9 * (14 + found["bands"]) / 2**32)
-    assert archive["3"]["met"] == pytest.approx(1e9 * (2 / 2**20 + 25 / 2**24 + found["bands"] / 2**32))
-    a_table = (archive["14"]["table_bytes"] - archive["11"]["table_bytes"]) * 8 / 3
-    assert 64 - math.log2(1e9) + 1.44 < a_table < 40
-    assert archive["14"]["segments"] == 21
-    assert "1,000,000,000 pages in the archive, in at most 21 segments" in run("-n", "1M", "--archived", "1G")
-
-
 def test_another_k_and_another_profile_are_planned_for():
     assert msgspec.json.decode(run("--documents", "1000", "--k", "5", "--json"))["plans"][0]["design"] == "2(4c2)"
     found = msgspec.json.decode(run("--documents", "1000", "--profile", "jieba-keywords", "--json"))
@@ -216,7 +202,7 @@ def test_a_number_beyond_what_an_index_can_hold_is_refused(arguments):
 
 
 def test_the_columns_of_the_largest_plan_stay_apart():
-    rows = run("--documents", str(2**48 - 1)).splitlines()[3:12]
+    rows = run("--documents", str(2**46 - 1)).splitlines()[3:12]
     assert {len(row.split()) for row in rows} == {12}  # ten, of which two have a unit
 
 

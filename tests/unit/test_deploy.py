@@ -208,7 +208,7 @@ def test_redis_keeps_what_it_is_told_and_buckets_stay_listpacks(tmp_path: Path) 
         "appendfsync": "everysec",
         "save": "",
     }
-    assert int(settings["zset-max-listpack-entries"]) >= 256
+    assert int(settings["hash-max-listpack-entries"]) >= 256
     assert int(settings["hash-max-listpack-value"]) >= 4096
 
 

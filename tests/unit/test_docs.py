@@ -88,7 +88,7 @@ def test_the_key_layout_in_the_architecture_is_the_codes():
     import simhash.index.redis.layout
 
     keys = re.findall(r"^    (\{ns\}:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
-    assert len(keys) == 8
+    assert len(keys) == 7
     assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
     assert Layout.__doc__
 

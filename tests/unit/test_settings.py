@@ -63,11 +63,11 @@ def test_a_wrong_flag_is_named_with_its_source(flag, value, message):
 
 
 def test_no_more_documents_than_there_are_numbers_are_taken():
-    assert load({"documents": str(2**48 - 1)}).documents == 2**48 - 1
+    assert load({"documents": str(2**46 - 1)}).documents == 2**46 - 1
     with pytest.raises(
-        SettingsError, match=r"documents .flag --documents.: Input should be less than or equal to 2814"
+        SettingsError, match=r"documents .flag --documents.: Input should be less than or equal to 7036"
     ):
-        load({"documents": str(2**48)})
+        load({"documents": str(2**46)})
 
 
 def test_a_wrong_variable_is_named_with_its_source(monkeypatch):

@@ -106,7 +106,6 @@ def _options(socket: Path, directory: Path, keep: bool) -> list[str]:
         "appendfilename": "simhash-dedup.aof",
         "maxmemory-policy": "noeviction",
         # The names of old: every version knows them.
-        "zset-max-ziplist-entries": "256",
         "hash-max-ziplist-entries": "256",
         "hash-max-ziplist-value": "4096",
     }

@@ -27,14 +27,16 @@ NAMED = {
     "16": "4x4",
     "20": "6c3",
     "2-probed": "2c1r1",
+    "6-probed": "4c2r1",
 }
-LISTED: Mapping[str, tuple[int, str]] = {
-    "8": (8, "467 057 016 127 023 134 245 356"),
-    "11": (11, "13459 2456A 03567 14678 25789 3689A 0479A 0158A 01269 1237A 02348"),
-    "14": (8, "0123 0145 0167 0246 0257 0347 0356 1247 1256 1346 1357 2345 2367 4567"),
+LISTED: Mapping[str, tuple[int, int, str]] = {
+    "3-probed": (16, 1, "0123456 789ABCD 036ADEF"),
+    "8": (8, 0, "467 057 016 127 023 134 245 356"),
+    "11": (11, 0, "13459 2456A 03567 14678 25789 3689A 0479A 0158A 01269 1237A 02348"),
+    "14": (8, 0, "0123 0145 0167 0246 0257 0347 0356 1247 1256 1346 1357 2345 2367 4567"),
 }
-"""Number of blocks, and the leading blocks of each table, a digit a block."""
-WITHIN = dict.fromkeys(("3", "4", "6", "8", "10", "11", "14", "16", "20", "2-probed"), 3) | {
+"""Number of blocks, radius, and the leading blocks of each table, a digit a block."""
+WITHIN = dict.fromkeys(("3", "4", "6", "8", "10", "11", "14", "16", "20", "2-probed", "3-probed", "6-probed"), 3) | {
     "15": 4,
     "2(4c2)": 5,
     "8c2": 6,
@@ -59,9 +61,9 @@ class Tables:
     radii: tuple[int, ...]
 
     @property
-    def probes(self) -> int:
-        """In how many places of its tables a page is looked up."""
-        return sum(1 + radius * lead.bit_count() for lead, radius in zip(self.leads, self.radii, strict=True))
+    def probes(self) -> tuple[int, ...]:
+        """In how many places of each table a page is looked up."""
+        return tuple(1 + radius * lead.bit_count() for lead, radius in zip(self.leads, self.radii, strict=True))
 
     @property
     def shortest(self) -> int:
@@ -76,10 +78,10 @@ def named(name: str, bits: int) -> Tables:
         SettingsError: there is none.
     """
     if name in LISTED:
-        count, leads = LISTED[name]
+        count, radius, leads = LISTED[name]
         blocks = _cut(range(bits), count)
         chosen = ([blocks[int(digit, 16)] for digit in lead] for lead in leads.split())
-        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen), (0,) * len(leads.split()))
+        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen), (radius,) * len(leads.split()))
     text = NAMED.get(name, name)
     if "+" in text:
         return _parted(name, text, bits)

@@ -157,9 +157,9 @@ def _must_be_found(search: Search, tell: PROGRESS) -> tuple[Pairs, Pairs]:
         tell(f"comparing: band {number + 1} of {rule.bands}")
         found += _in_band(search, number, least)
     if rule.design is not None:
-        return _joined([*found, *_in_tables(search, rule.design, rule.reach, least, tell)]), _joined([])
+        return _joined([*found, *_in_tables(search, rule.design, rule.reach, tell)]), _joined([])
     sharpest = max((each for each in designs if not any(each.radii)), key=lambda each: each.shortest)
-    doubtful = _joined([*_in_tables(search, sharpest, rule.k, rule.place_limit(sharpest), tell)])
+    doubtful = _joined([*_in_tables(search, sharpest, rule.k, tell)])
     certain = _found_in_all(search, doubtful, designs)
     return _joined([*found, doubtful.where(certain)]), doubtful.where(~certain)
 
@@ -210,10 +210,11 @@ def _in_band(search: Search, number: int, limit: int) -> Iterator[Pairs]:
     yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, pages.rule.reach))
 
 
-def _in_tables(search: Search, design: Tables, reach: int, limit: int, tell: PROGRESS) -> Iterator[Pairs]:
+def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> Iterator[Pairs]:
     pages, present = search.pages, search.pages.verdicts.has_fingerprint
-    for number, (lead, radius) in enumerate(zip(design.leads, design.radii, strict=True), 1):
-        tell(f"comparing: table {number} of {len(design.leads)}")
+    for number, (lead, radius) in enumerate(zip(design.leads, design.radii, strict=True)):
+        tell(f"comparing: table {number + 1} of {len(design.leads)}")
+        limit = pages.rule.place_limit(design, design.probes[number])
         stands = search.standing(_key(pages, lead), present, limit)
         # Probed at distance 1, two pages meet where one bit of the lead is left out.
         probed = [1 << bit for bit in range(lead.bit_length()) if lead >> bit & 1] if radius else []
@@ -253,10 +254,11 @@ def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
     different = pages.verdicts.fingerprint[pairs.former] ^ pages.verdicts.fingerprint[pairs.page]
     for design in designs:
         here = np.zeros(len(pairs), dtype=np.bool_)
-        for lead, radius in zip(design.leads, design.radii, strict=True):
+        for lead, radius, probes in zip(design.leads, design.radii, design.probes, strict=True):
             mask = words_of(lead, different.shape[1])
             shared = np.bitwise_count(different & mask).sum(axis=1) <= radius
-            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint, pages.rule.place_limit(design))
+            limit = pages.rule.place_limit(design, probes)
+            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint, limit)
             here |= shared & stands[rank_of[pairs.former]]
         found &= here
     return found

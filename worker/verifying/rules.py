@@ -6,7 +6,8 @@ without a design only this is certain: a pair within k bits meets in every desig
 common. Other pairs within reach may be found, and need not be.
 
 **Full places.** A prefix of a table, or the beginning of a band key, takes `place_limit` pages at most, the oldest:
-2,304 divided by the places in which a page is looked up, and 64 at least, if no flag says otherwise. A page that was
+2,304 divided by the number of tables and bands, in a table that is probed at distance 1 too divided by its probes once
+more, and 32 at least, if no flag says otherwise. A page that was
 stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
 are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
 these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it
@@ -23,7 +24,7 @@ from worker.verifying.designs import Tables, exported
 from worker.verifying.told import Head
 
 BAND_BITS = 32
-MOST_COMPARED, LEAST_IN_PLACE = 2304, 64
+MOST_COMPARED, LEAST_IN_PLACE = 2304, 32
 BUCKET_BITS = 14
 """What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
 PLACE_BITS = 7
@@ -69,11 +70,12 @@ class Rule:
     given_limit: int | None = None
     bucket_bits: int = BUCKET_BITS
 
-    def place_limit(self, design: Tables) -> int:
-        """How many pages a place takes in an index of that design; 0: any number."""
+    def place_limit(self, design: Tables, probes: int = 1) -> int:
+        """How many pages a place of a table with so many probes, or of a band, takes in an index of that design; 0: any
+        number."""
         if self.given_limit is not None:
             return self.given_limit
-        return max(LEAST_IN_PLACE, MOST_COMPARED // (design.probes + self.bands))
+        return max(LEAST_IN_PLACE, MOST_COMPARED // (len(design.leads) + self.bands) // probes)
 
     @property
     def place_bits(self) -> int:

@@ -38,7 +38,7 @@ from simhash.index.interface import (
 from simhash.index.redis.calls import Calls
 from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
-from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, untagged
+from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import near
 from simhash.index.redis.server import check_server
@@ -198,7 +198,7 @@ class RedisIndex(TextIndex):
             IndexMismatch: the index has given fewer numbers than the archive has, so it would give some once more.
         """
         with translated():
-            behind = announced(self._client, self._layout.meta, self._layout.log, generation, archived)
+            behind = announced(self._client, self._layout.meta, generation, archived)
         if behind is not None:
             raise IndexMismatch(
                 f"the index has given {behind:,} numbers, the archive has {archived:,}: Redis lost pages, or "
@@ -248,7 +248,8 @@ class RedisIndex(TextIndex):
         with translated():
             found = [
                 Neighbour(other, (other ^ fingerprint).bit_count(), record)
-                for other, record in near(self._client, self._layout, fingerprint)
+                for other, record in near(self._inside, fingerprint)
+                if other is not None
             ]
         return sorted(found, key=lambda n: (n.distance, n.record.seq))
 
@@ -257,12 +258,9 @@ class RedisIndex(TextIndex):
         layout = self._layout
         with translated():
             for key in self._client.scan_iter(f"{literal(layout.records_start)}*", count=1000):
-                for name, value in self._client.hgetall(key).items():
-                    yield layout.fingerprint_of(name), layout.record(value)
-            for key in self._client.scan_iter(f"{literal(layout.digests_start)}*", count=1000):
-                for name, value in self._client.hgetall(key).items():
-                    if layout.is_digest(name):
-                        yield None, layout.record(value, untagged(name))
+                for field, value in self._client.hgetall(key).items():
+                    if (seq := layout.seq_at(key.decode(), field)) is not None:
+                        yield layout.record(seq, value)
 
     def ping(self) -> None:
         """See `Index.ping`."""
@@ -330,7 +328,7 @@ class RedisIndex(TextIndex):
             raise IndexUnreachable(
                 "Redis: an answer came to another page than the one that asked; it is asked for again"
             )
-        answer = self._layout.answer(data[OBSERVATION_BYTES:], page.entry)
+        answer = self._layout.answer(data[OBSERVATION_BYTES:])
         if not page.known:
             self._tell(answer.decision)
         return answer

@@ -61,7 +61,7 @@ def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
         settings = client.config_get("*list*", "*zip*")
     except redis.ResponseError:
         return []  # managed servers hide CONFIG
-    wanted = {"zset-max-@-entries": 128, "hash-max-@-value": longest_record}
+    wanted = {"hash-max-@-entries": 128, "hash-max-@-value": longest_record}
     advice = []
     for pattern, least in wanted.items():
         for kind in ("listpack", "ziplist"):

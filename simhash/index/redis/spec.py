@@ -15,6 +15,8 @@ from simhash.relation.tables import described
 
 MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
 """Fields of the meta that a migration can change, or must not."""
+STATE = ("seq", "first", "documents")
+"""Fields that change with each page."""
 _json = msgspec.json.Encoder(order="sorted")
 
 
@@ -35,7 +37,7 @@ def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
         "capacity": spec.capacity,
     }
     digest = hashlib.blake2b(_json.encode({k: str(v) for k, v in fields.items()}), digest_size=6).hexdigest()
-    return fields | {"generation": f"1-{digest}", "seq": 0, "documents": 0}
+    return fields | {"generation": f"1-{digest}", "seq": 0, "first": 1, "documents": 0}
 
 
 def flat(fields: Mapping[str, str | int | bytes]) -> list[str | int | bytes]:

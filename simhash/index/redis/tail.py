@@ -1,12 +1,15 @@
 """What a record tells of its page but is not compared by: URL, id and fetch time, in as few bytes as they need.
 
-    flags 1 | fetched_at: 4, or 2 + its text | id: 2 + its text | the rest of the URL
+    fetched_at: 4, or 2 + its text | id: 2 + its text | the rest of the URL
 
-    flags   bits 0-2  how the URL begins, a number of `URL_HEADS`
-            bit 3     there is an id
-            bits 4-5  fetched_at: 0 none, 1 seconds since 1970, 2 its text
-            bit 6     the digest is one of raw bytes
-            bit 7     the rest of the URL is in HPACK's Huffman code (RFC 7541, section 5.2 and appendix B)
+What is there, the record's flags say:
+
+    bit 0     the URL begins with https://, and that is not repeated
+    bit 1     the rest of the URL is in HPACK's Huffman code (RFC 7541, section 5.2 and appendix B)
+    bit 3     there is an id
+    bits 4-5  fetched_at: 0 none, 1 seconds since 1970, 2 its text
+    bit 6     the digest is one of raw bytes (of a page with a fingerprint)
+    bit 7     the page has no fingerprint
 
 A fetch time is written in seconds when exactly that text comes back; any other is kept as it is. Integers are
 big-endian, a 2 is the length in bytes of the text (UTF-8) behind it. The Huffman code was made for the headers of HTTP,
@@ -24,9 +27,8 @@ from hpack.exceptions import HPACKDecodingError
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hpack.huffman_table import decode_huffman
 
-URL_HEADS = ("", "http://", "https://", "http://www.", "https://www.")
-_HEADS_BY_LENGTH = sorted(range(1, len(URL_HEADS)), key=lambda n: -len(URL_HEADS[n]))
-_HAS_ID, _SECONDS, _TEXT, _RAW, _HUFFMAN = 1 << 3, 1 << 4, 2 << 4, 1 << 6, 1 << 7
+HEAD = "https://"
+_HAS_HEAD, _HUFFMAN, _HAS_ID, _SECONDS, _TEXT, RAW, SHORT = 1 << 0, 1 << 1, 1 << 3, 1 << 4, 2 << 4, 1 << 6, 1 << 7
 _CODES = {byte: f"{REQUEST_CODES[byte]:0{REQUEST_CODES_LENGTH[byte]}b}" for byte in range(256)}
 """The code of each byte, as text: to translate by it takes a third of the time that the library's encoder does."""
 _MAX_SECONDS = (1 << 32) - 1
@@ -34,41 +36,40 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Tail(NamedTuple):
-    """See the fields of `simhash.index.Record`; `raw`: whether the digest is one of raw bytes."""
+    """See the fields of `simhash.index.Record`."""
 
     url: str
     id: str | None
     fetched_at: str | None
-    raw: bool
 
 
-def packed(url: str, id_: str | None, fetched_at: str | None, raw: bool) -> bytes:
-    """The bytes of a tail."""
-    head = next((n for n in _HEADS_BY_LENGTH if url.startswith(URL_HEADS[n])), 0) if url.startswith("http") else 0
+def packed(url: str, id_: str | None, fetched_at: str | None) -> tuple[int, bytes]:
+    """Flags, and the bytes of a tail."""
+    head = _HAS_HEAD if url.startswith(HEAD) else 0
     flags, time = _packed_time(fetched_at)
-    coding, rest = _packed_text(url[len(URL_HEADS[head]) :].encode())
-    flags |= head | coding | (_RAW if raw else 0)
+    coding, rest = _packed_text(url[len(HEAD) if head else 0 :].encode())
+    flags |= head | coding
     if id_ is None:
-        return b"%c%b%b" % (flags, time, rest)
-    return b"%c%b%b%b" % (flags | _HAS_ID, time, _with_length(id_), rest)
+        return flags, time + rest
+    return flags | _HAS_ID, b"%b%b%b" % (time, _with_length(id_), rest)
 
 
-def unpacked(data: bytes) -> Tail:
+def unpacked(flags: int, data: bytes) -> Tail:
     """The inverse of `packed`.
 
     Raises:
         ValueError, IndexError: these are no bytes of a tail.
     """
-    flags, at = data[0], 1
+    at = 0
     fetched_at = id_ = None
     if flags & _SECONDS:
-        fetched_at, at = _time(int.from_bytes(data[at : at + 4])), at + 4
+        fetched_at, at = _time(int.from_bytes(data[:4])), 4
     elif flags & _TEXT:
-        fetched_at, at = _text(data, at)
+        fetched_at, at = _text(data, 0)
     if flags & _HAS_ID:
         id_, at = _text(data, at)
     rest = _decoded(data[at:]) if flags & _HUFFMAN else data[at:]
-    return Tail(URL_HEADS[flags & 7] + rest.decode(), id_, fetched_at, bool(flags & _RAW))
+    return Tail((HEAD if flags & _HAS_HEAD else "") + rest.decode(), id_, fetched_at)
 
 
 def _packed_text(data: bytes) -> tuple[int, bytes]:

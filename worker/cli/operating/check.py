@@ -22,7 +22,7 @@ SHOWN = 100
 @click.option("--json", "as_json", is_flag=True, help="one JSON object, with all violations")
 @settings_options((*INDEX, *LOGGING))
 def check(as_json: bool, config: Path | None, **flags: Any) -> None:
-    """Verify that the index is whole: each record in all its tables and bands and in the log, and nothing beyond.
+    """Verify that the index is whole: each record in all its tables and bands, and nothing beyond.
 
     Workers may go on: what looks wrong is read again, in one step, before it is reported; and no command to Redis is
     long. Reads everything once: about a minute for each million pages. Exit code 1 when something is wrong; then
@@ -39,7 +39,7 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
 
 
 def _counts(found: Findings) -> str:
-    counts = {"log entries": found.logged, "keys": found.keys, "records": found.records, "members": found.members}
+    counts = {"records": found.records, "keys": found.keys, "members": found.members}
     return ", ".join(f"{count:,} {what}" for what, count in (counts | {"decisions": found.journalled}).items())
 
 

@@ -21,34 +21,39 @@ local VERB, FIRST = ARGV[1], 3
 local NONE = {}                            -- for all who find nothing: not to be added to
 local AT_ONCE = 500                        -- values that go through the stack at once; Lua bears some 8,000
 
-local OBSERVATION, BODY = 8, 13            -- bytes of an observation in a record; where a record's body starts
-local VERIFIER = BODY + OBSERVATION        -- where a record's verifier starts
+-- Bytes of a record: inserted ms 6 | flags 1 | observation 8 | fingerprint | verifier | digest 8 | tail, or behind the
+-- observation a tagged digest | tail. A body is a record without the time: what begins at n there, here begins 6 later.
+local TIME, OBSERVATION = 6, 8
+local FLAGS = TIME + 1
+local FINGERPRINT = FLAGS + 1 + OBSERVATION
+local FINGERPRINT_BYTES = layout.fingerprint_bytes
+local VERIFIER = FINGERPRINT + FINGERPRINT_BYTES
 local COMPARED = layout.compared_bytes     -- of the verifier, the bytes before its band keys
 local BAND_BYTES, NO_BAND = 4, '\0\0\0\0'
-local DIGEST_BYTES = 17                    -- a tagged digest: the name of a page that has no fingerprint
-local SEQ_BYTES = 6
+local DIGEST = VERIFIER + layout.verifier_bytes
+local DIGEST_BYTES = 17                    -- a tagged digest
 
--- A whole number in decimal: Lua itself would write large ones with an exponent.
-local function text_of(number) return string.format('%.0f', number) end
+-- A whole number in decimal: Lua itself would write large ones with an exponent. Most are asked for again.
+local text_of = setmetatable({}, {__index = function(known, number)
+  known[number] = string.format('%.0f', number)   -- also of padded text: '007' is 7
+  return known[number]
+end})
 
-local function seq_of(record) return (unpack_struct('>I6', record)) end
-local function time_of(record) return (unpack_struct('>I6', record, 7)) end
+local function time_of(record) return (unpack_struct('>I6', record)) end
+local function has_fingerprint(record) return byte(record, FLAGS) < layout.short end
 
 -- Refusals -------------------------------------------------------------------------------------------------------
 
 -- What the user of this connection must be allowed, each with arguments as it is called with.
 local function rights()
   local refused, key = {}, KEYS[1]
-  local commands = {{'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HSET', key, 'f', 'v'}, {'HSETNX', key, 'f', 'v'},
+  local commands = {{'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HSET', key, 'f', 'v'},
     {'HDEL', key, 'f'}, {'HLEN', key}, {'HKEYS', key}, {'HINCRBY', key, 'f', '1'}, {'EXISTS', key},
-    {'ZADD', layout.table_keys[1], '0', 'm'}, {'ZREM', layout.table_keys[1], 'm'},
-    {'ZCOUNT', layout.table_keys[1], '0', '0'}, {'ZRANGEBYSCORE', layout.table_keys[1], '0', '0'},
-    {'ZSCORE', layout.table_keys[1], 'm'}, {'HSTRLEN', layout.records, 'f'},
-    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'ZADD', layout.tombstones, '0', 'm'},
-    {'HSET', layout.journals, 'f', 'v'}, {'RPUSH', layout.log, 'v'}, {'LPOP', layout.log}, {'LLEN', layout.log},
-    {'LINDEX', layout.log, '0'}, {'LRANGE', layout.log, '0', '0'}, {'TIME'}, {'INFO', 'replication'}}
-  for i = 2, #layout.table_keys do commands[#commands + 1] = {'ZADD', layout.table_keys[i], '0', 'm'} end
-  for i = 1, #layout.bands do commands[#commands + 1] = {'ZADD', layout.bands[i], '0', 'm'} end
+    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'HSET', layout.journals, 'f', 'v'},
+    {'ZADD', layout.tombstones, '0', 'm'}, {'ZREM', layout.tombstones, 'm'}, {'ZCOUNT', layout.tombstones, '0', '0'},
+    {'TIME'}, {'INFO', 'replication'}}
+  for i = 1, #layout.table_keys do commands[#commands + 1] = {'HSET', layout.table_keys[i], 'f', 'v'} end
+  for i = 1, #layout.bands do commands[#commands + 1] = {'HSET', layout.bands[i], 'f', 'v'} end
   for _, command in ipairs(commands) do
     if not redis.acl_check_cmd(unpack(command)) then refused[#refused + 1] = table.concat(command, ' ', 1, math.min(2, #command)) end
   end
@@ -62,10 +67,11 @@ local here = redis.pcall('EXISTS', layout.nothing)
 if type(here) == 'table' and here.err then return redis.error_reply('MOVING ' .. here.err) end
 
 local meta = call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'epoch', 'base', 'pause', 'most_candidates', 'crowded',
-  'archived')
+  'first', 'archived')
 if meta[1] ~= ARGV[2] then return redis.error_reply('GENERATION ' .. tostring(meta[1])) end
 local seq, documents, crowded_records = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[8] or '0')
-local archived = tonumber(meta[9] or nil)   -- all up to this number lies in the archive; nil: there is none
+local first = tonumber(meta[9])              -- no record has a number below it
+local archived = tonumber(meta[10] or nil)   -- all up to this number lies in the archive; nil: there is none
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -138,197 +144,193 @@ local function distance(a, b, enough, from)
   return sum
 end
 
--- Names ----------------------------------------------------------------------------------------------------------
--- A record's name is its tagged digest where it has no fingerprint; else its fingerprint, behind which stands its seq where
--- that name was taken or the record does not stand everywhere. Under its name lies its record, its members end with what
--- stands behind the fingerprint, and the log has the name.
+-- Numbers --------------------------------------------------------------------------------------------------------
+-- A record is called by its number, and lies where that says. In a place a number has 3 to 6 bytes: the first two bits say
+-- how many more than 3.
 
-local function has_fingerprint(name) return #name ~= DIGEST_BYTES end
-local function fingerprint_of(name) return sub(name, 1, layout.fingerprint_bytes) end
-local function suffix_of(name) return sub(name, layout.fingerprint_bytes + 1) end
+local FORMATS, LEAST_BYTES = {[0] = '>I3', '>I4', '>I5', '>I6'}, 3
 
-local records_keys = {}   -- by the first bytes, which have the at most 32 bits that choose the bucket
-
-local function records_key(fingerprint)
-  local start = sub(fingerprint, 1, 5)
-  local key = records_keys[start]
-  if not key then
-    key = layout.records .. bucket_of(fingerprint_bits(fingerprint))
-    records_keys[start] = key
-  end
-  return key
+local function packed_number(number)
+  local more = 0
+  while number >= 2 ^ (22 + 8 * more) do more = more + 1 end
+  return pack(FORMATS[more], number + more * 2 ^ (22 + 8 * more))
 end
+
+-- The number at a byte of a place, and where the next entry begins.
+local function number_at(place, at)
+  local more = math.floor(byte(place, at) / 64)
+  return unpack_struct(FORMATS[more], place, at) - more * 2 ^ (22 + 8 * more), at + LEAST_BYTES + more
+end
+
+local function place_of_record(number)
+  local within = number % layout.records_per_hash
+  return layout.records .. string.format('%x', (number - within) / layout.records_per_hash), text_of[within]
+end
+
+local function record_of(number) return call('HGET', place_of_record(number)) end
 
 local function digests_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
 
-local function key_of(name)
-  return has_fingerprint(name) and records_key(fingerprint_of(name)) or digests_key(name)
-end
-
 -- Crowds ---------------------------------------------------------------------------------------------------------
--- A place (a prefix of a table, the leading bits of a band key) in which layout.limit records stand takes no more: so the
+-- A place (a prefix of a table, the leading bits of a band key) in which layout.limits records stand takes no more: so the
 -- oldest ones are compared, and a page costs no more however many there are. A record that does not stand everywhere is
--- found by its exact copies all the same, by this field in the hash of digests: 'c', fingerprint, digest (8); its value is
--- the record's seq (6), and for each table and band '1' where it stands, '0' where it does not.
+-- found by its exact copies all the same, by this field in the hash of digests: 'c', fingerprint, digest (8).
 
 local function crowd_key(fingerprint) return layout.digests .. bucket_of(fingerprint_bits(fingerprint)) end
 
--- `data`: a body, or a record from BODY on
-local function crowd_field(fingerprint, body)
-  local at = OBSERVATION + layout.verifier_bytes
-  return 'c' .. fingerprint .. sub(body, at + 1, at + 8)
-end
+local function crowd_field(record) return 'c' .. sub(record, FINGERPRINT, VERIFIER - 1) .. sub(record, DIGEST, DIGEST + 7) end
 
-local function is_full(key, score) return call('ZCOUNT', key, score, score) >= layout.limit end
+-- Tombstones -----------------------------------------------------------------------------------------------------
 
--- The log --------------------------------------------------------------------------------------------------------
--- Its last entry is that of the last seq given, and none is missing: the first one's seq follows from its length.
+local gaps = seq - first + 1 - documents   -- numbers from the first on whose record was removed out of turn
+local removed = 0                          -- records that this call removes out of turn
 
-local gaps = call('LLEN', layout.log) - documents   -- entries of the log whose record was removed out of turn
-local removed = 0                                   -- records that this call removes out of turn
-local unwritten = {}
-
-local function write_log()
-  for at = 1, #unwritten, AT_ONCE do call('RPUSH', layout.log, unpack(unwritten, at, math.min(at + AT_ONCE - 1, #unwritten))) end
-  unwritten = {}
-end
-
--- The entry of this number stays in the log, and its record is removed out of turn.
+-- The record of this number is removed out of turn.
 local function leave_gap(number)
   gaps, removed = gaps + 1, removed + 1
-  call('ZADD', layout.tombstones, text_of(number), text_of(number))
+  call('ZADD', layout.tombstones, text_of[number], text_of[number])
 end
 
 local function write_counters()
-  write_log()
-  call('HSET', KEYS[1], 'seq', text_of(seq), 'documents', text_of(documents), 'crowded', text_of(crowded_records))
+  call('HSET', KEYS[1], 'seq', text_of[seq], 'first', text_of[first], 'documents', text_of[documents],
+    'crowded', text_of[crowded_records])
   if removed > 0 then call('HINCRBY', KEYS[1], 'removed', removed) end
 end
 
--- Storing --------------------------------------------------------------------------------------------------------
--- What a page brings along in `places`: its fingerprint, the key of its records, then for each table key and score, for each
--- table the member, for each band key and score.
+-- Places ---------------------------------------------------------------------------------------------------------
+-- What a page brings along in `places`: for each table key and field, for each table the rest of the fingerprint, for each
+-- band key and field.
 
-local RECORDS, TABLES = 2, 3
-local MEMBERS = 2 + 2 * #layout.prefixes
-local BANDS = 3 + 3 * #layout.prefixes
-local NO_KEY = byte('-')   -- what the score of a band begins with when there is none
+local TABLE_COUNT = #layout.prefixes
+local RESTS = 2 * TABLE_COUNT              -- before the rests of the tables
+local BANDS = 1 + 3 * TABLE_COUNT          -- where the bands begin
+local NO_KEY = byte('-')                   -- what the field of a band begins with when there is none
 
 local function places_of(argument, at) return {unpack_struct(layout.places, argument, at)} end
 
--- The places that take no more, by number: tables first, then bands.
-local function full_places(places)
-  local full = {}
-  for i = 1, #layout.prefixes do
-    local at = TABLES + 2 * (i - 1)
-    if is_full(places[at], places[at + 1]) then full[i] = true end
+-- Key and field of the page's own place in table i.
+local function table_place(places, i) return places[2 * i - 1], text_of[places[2 * i]] end
+
+-- The same of band i; nil: it has no such key.
+local function band_place(places, i)
+  local at = BANDS + 2 * (i - 1)
+  if byte(places[at + 1]) ~= NO_KEY then return places[at], text_of[places[at + 1]] end
+end
+
+-- How many entries stand in a place, of which each has `rest` bytes before its number.
+local function count_of(place, rest)
+  local count, at = 0, 1
+  while at <= #place do
+    count, at = count + 1, at + rest + LEAST_BYTES + math.floor(byte(place, at + rest) / 64)
   end
+  return count
+end
+
+-- What stands in all places of a page, tables first, then bands ('': nothing, or no such key).
+local function read_places(places)
+  local standing = {}
+  for i = 1, TABLE_COUNT do standing[i] = call('HGET', table_place(places, i)) or '' end
   for i = 1, #layout.bands do
-    local at = BANDS + 2 * (i - 1)
-    if byte(places[at + 1]) ~= NO_KEY and is_full(places[at], places[at + 1]) then full[#layout.prefixes + i] = true end
+    local key, field = band_place(places, i)
+    standing[TABLE_COUNT + i] = key and call('HGET', key, field) or ''
   end
-  return full
+  return standing
 end
 
--- Put the members of a record where there is room; false, and none is there, when one of them is another record's, which
--- has the same rest behind another score: a sorted set has each member once.
-local function add_members(places, suffix, full)
-  for i = 1, #layout.prefixes do
-    local at = TABLES + 2 * (i - 1)
-    if not full[i] and call('ZADD', places[at], 'NX', places[at + 1], places[MEMBERS + i] .. suffix) == 0 then
-      for n = 1, i - 1 do call('ZREM', places[TABLES + 2 * (n - 1)], places[MEMBERS + n] .. suffix) end
-      return false
-    end
-  end
-  for i = 1, #layout.bands do
-    local at = BANDS + 2 * (i - 1)
-    if not full[#layout.prefixes + i] and byte(places[at + 1]) ~= NO_KEY then
-      call('ZADD', places[at], places[at + 1], places[1] .. suffix)
-    end
-  end
-  return true
-end
+-- Storing --------------------------------------------------------------------------------------------------------
 
-local function note_crowded(places, body, full)
-  local stands = {}
-  for i = 1, #layout.prefixes + #layout.bands do stands[i] = full[i] and '0' or '1' end
-  local noted = pack('>I6', seq) .. table.concat(stands)
-  -- None is added where the same text has the field: a page that is over, which retention has not come to yet.
-  crowded_records = crowded_records + call('HSET', crowd_key(places[1]), crowd_field(places[1], body), noted)
-end
-
-local function number_record(body)
+local function store_record(body)
   seq, documents = seq + 1, documents + 1
-  return pack('>I6I6', seq, now) .. body
+  local record, key, field = pack('>I6', now) .. body, place_of_record(seq)
+  call('HSET', key, field, record)
+  return record
 end
 
--- Number a page with a fingerprint and store it.
-local function store(places, body, full)
-  local record, suffix = number_record(body), next(full) and pack('>I6', seq) or ''
-  if suffix == '' then
-    if call('HSETNX', places[RECORDS], places[1], record) == 0 then
-      suffix = pack('>I6', seq)
-    elseif not add_members(places, '', full) then
-      call('HDEL', places[RECORDS], places[1])
-      suffix = pack('>I6', seq)
-    end
-  else
-    note_crowded(places, body, full)
+-- Number a page with a fingerprint and store it; it stands behind what is `standing` in each of its places, where there is
+-- room.
+local function store(places, body, standing)
+  local record = store_record(body)
+  local number, crowded = packed_number(seq), false
+  for i = 1, TABLE_COUNT do
+    local key, field = table_place(places, i)
+    local rest, place = places[RESTS + i], standing[i]
+    if place ~= '' and count_of(place, #rest) >= layout.limits[i] then crowded = true
+    else call('HSET', key, field, place .. rest .. number) end
   end
-  if suffix ~= '' then
-    call('HSET', places[RECORDS], places[1] .. suffix, record)
-    add_members(places, suffix, full)
+  for i = 1, #layout.bands do
+    local key, field = band_place(places, i)
+    local place = standing[TABLE_COUNT + i]
+    if place ~= '' and count_of(place, 0) >= layout.limits[TABLE_COUNT + i] then crowded = true
+    elseif key then call('HSET', key, field, place .. number) end
   end
-  unwritten[#unwritten + 1] = places[1] .. suffix
+  if crowded then
+    local fingerprint = sub(record, FINGERPRINT, VERIFIER - 1)
+    crowded_records = crowded_records + call('HSET', crowd_key(fingerprint), crowd_field(record), number)
+  end
 end
 
--- The same for a page that has a digest only. `over`: the record whose place it takes, which retention had not come to yet.
-local function store_digest(key, digest, body, over)
-  if over then
-    documents = documents - 1
-    leave_gap(seq_of(over))
-  end
-  call('HSET', key, digest, number_record(body))
-  unwritten[#unwritten + 1] = digest
+-- The same for a page that has a digest only. It takes the place of one that retention had not come to yet.
+local function store_digest(key, digest, body)
+  store_record(body)
+  call('HSET', key, digest, packed_number(seq))
 end
 
 -- Removing -------------------------------------------------------------------------------------------------------
 
--- What a name of the log stands for: its record is nil when it was removed out of turn.
-local function entry_of(name, number)
-  local entry = {name = name, seq = number, key = name ~= '' and key_of(name)}
-  local record = name ~= '' and call('HGET', entry.key, name)
-  if record and seq_of(record) == number then entry.record = record end
-  return entry
+-- Take a number out of a place, wherever it stands there.
+local function leave(key, field, number, rest)
+  local place, at = call('HGET', key, field) or '', 1
+  while at <= #place do
+    local found, after = number_at(place, at + rest)
+    if found == number then
+      local left = sub(place, 1, at - 1) .. sub(place, after)
+      if left == '' then call('HDEL', key, field) else call('HSET', key, field, left) end
+      return
+    end
+    at = after
+  end
 end
 
-local function remove_members(entry)
-  local fingerprint, suffix = fingerprint_of(entry.name), suffix_of(entry.name)
-  local own = fingerprint_bits(fingerprint)
-  for i = 1, #layout.prefixes do
-    local permuted = reorder(own, runs_of(i))
-    local member = to_bytes(sub(permuted, layout.prefixes[i] + 1))
-    call('ZREM', layout.table_keys[i] .. bucket_of(permuted), (member == '' and '\0' or member) .. suffix)
+-- A field of the hash of digests that leads to this number goes; true: it did.
+local function unnote(key, field, number)
+  local noted = call('HGET', key, field)
+  return noted and number_at(noted, 1) == number and call('HDEL', key, field) == 1
+end
+
+local function leave_tables(own, number)
+  for i = 1, TABLE_COUNT do
+    local permuted, prefix = reorder(own, runs_of(i)), layout.prefixes[i]
+    local field = text_of[number_of(sub(permuted, layout.bucket_bits + 1, prefix))]
+    leave(layout.table_keys[i] .. bucket_of(permuted), field, number, math.max(1, math.ceil((layout.bits - prefix) / 8)))
   end
+end
+
+local function leave_bands(record, number)
   for i = 1, #layout.bands do
     local at = VERIFIER + COMPARED + (i - 1) * BAND_BYTES
-    local band = sub(entry.record, at, at + BAND_BYTES - 1)
-    if band ~= NO_BAND then call('ZREM', layout.bands[i] .. bucket_of(to_bits(band)), entry.name) end
-  end
-  if suffix ~= '' and crowded_records > 0 then
-    local key, field = crowd_key(fingerprint), crowd_field(fingerprint, sub(entry.record, BODY))
-    local noted = call('HGET', key, field)
-    if noted and seq_of(noted) == entry.seq then
-      call('HDEL', key, field)
-      crowded_records = crowded_records - 1
+    local band = sub(record, at, at + BAND_BYTES - 1)
+    if band ~= NO_BAND then
+      local bits = to_bits(band)
+      local field = number_of(sub(bits, layout.bucket_bits + 1, layout.bucket_bits + layout.band_field_bits))
+      leave(layout.bands[i] .. bucket_of(bits), text_of[field], number, 0)
     end
   end
 end
 
-local function remove(entry)
+local function remove(number, record)
   documents = documents - 1
-  if has_fingerprint(entry.name) then remove_members(entry) end
-  call('HDEL', entry.key, entry.name)
+  if has_fingerprint(record) then
+    local fingerprint = sub(record, FINGERPRINT, VERIFIER - 1)
+    leave_tables(fingerprint_bits(fingerprint), number)
+    leave_bands(record, number)
+    if crowded_records > 0 and unnote(crowd_key(fingerprint), crowd_field(record), number) then
+      crowded_records = crowded_records - 1
+    end
+  else
+    local digest = sub(record, FINGERPRINT, FINGERPRINT + DIGEST_BYTES - 1)
+    unnote(digests_key(digest), digest, number)
+  end
+  call('HDEL', place_of_record(number))
 end
 
 -- Retention ------------------------------------------------------------------------------------------------------
@@ -338,36 +340,34 @@ if asked.now_ms and asked.now_ms >= 0 then now = asked.now_ms end
 local oldest_live = asked.max_age_ms >= 0 and now - asked.max_age_ms or -1
 local forgotten = 0   -- records that retention has removed in this call
 
-local GAPS_FOR_A_RECORD = 32   -- of the log that are passed over in the time in which one record is removed
+local GAPS_FOR_A_RECORD = 32   -- that are passed over in the time in which one record is removed
 
 -- Whether the oldest record is to be forgotten. Beside an archive nothing is but what lies in it: who fills it goes by age
 -- and count.
-local function is_over(record)
-  if archived then return seq_of(record) <= archived end
+local function is_over(number, record)
+  if archived then return number <= archived end
   return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
 end
 
 -- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
 local function forget_some(budget)
   if archived then
-    if seq - call('LLEN', layout.log) - #unwritten >= archived then return end   -- the first number is above it
+    if first > archived then return end
   elseif oldest_live < 0 and asked.max_documents < 0 then
     return
   end
-  write_log()
-  while budget > 0 do
-    local name = call('LINDEX', layout.log, 0)
-    local entry = name and entry_of(name, seq - call('LLEN', layout.log) + 1)
-    if not entry or entry.record and not is_over(entry.record) then return end
-    call('LPOP', layout.log)
-    if entry.record then
-      remove(entry)
+  while budget > 0 and first <= seq do
+    local record = record_of(first)
+    if record and not is_over(first, record) then return end
+    if record then
+      remove(first, record)
       budget, forgotten = budget - 1, forgotten + 1
     else
       gaps = gaps - 1
-      call('ZREM', layout.tombstones, text_of(entry.seq))
+      call('ZREM', layout.tombstones, text_of[first])
       budget = budget - 1 / GAPS_FOR_A_RECORD
     end
+    first = first + 1
   end
 end
 
@@ -377,17 +377,17 @@ local function oldest_kept()
   local wanted, before = from, nil
   while gaps > 0 and wanted ~= before do
     before = wanted
-    wanted = from + call('ZCOUNT', layout.tombstones, '-inf', '(' .. text_of(before))
+    wanted = from + call('ZCOUNT', layout.tombstones, '-inf', '(' .. text_of[before])
   end
   return wanted
 end
 
 -- What retention has not come to yet is passed over all the same.
-local function is_live(record)
+local function is_live(number, record)
   if archived then return true end
   if oldest_live >= 0 and time_of(record) < oldest_live then return false end
   if asked.max_documents < 0 or documents <= asked.max_documents then return true end
-  return seq_of(record) >= oldest_kept()
+  return number >= oldest_kept()
 end
 
 -- Judging --------------------------------------------------------------------------------------------------------
@@ -398,13 +398,11 @@ end
 --           decided: numbers of the pages (from 1) that are known from it
 -- ARGV[4..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --           observation (16), body (behind 2 bytes of length), then
---           'f': fingerprint; key of its records; for each table key and score; for each table the member; for each
---                band key and score (dashes: no band)
---           'd': tagged digest (17), key of its record.
+--           'f': for each table key and field; for each table the rest; for each band key and field (dashes: no band)
+--           'd': key of its digest.
 --           Behind the pages: what the base answers for each of the decided ones, as it would be returned
--- A record is: seq (6), insertion time in ms (6), body.
 -- Returns for each page: its observation (16), candidates compared (4 bytes; the highest bit: one of its places was full),
--- then 'u' seq | 'd' distance (1 byte) record. For the first pages only, at least one, when `work` was used up.
+-- then 'u' seq | 'd' distance (1 byte) seq record. For the first pages only, at least one, when `work` was used up.
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
@@ -413,19 +411,19 @@ local FULL = 2 ^ 31
 
 local function head(count) return pack('>I4', count + (met_crowd and FULL or 0)) end
 
--- The members that stand in a place. Most places have none, and to count them costs a third less than to list them.
-local function met(key, score, full, number)
-  local count = call('ZCOUNT', key, score, score)
-  if count == 0 then return NONE end
+-- What stands in a place.
+local function met(key, field) return call('HGET', key, field) or '' end
+
+-- So many stood in a place of a table (1 ..) or band (behind the tables).
+local function meet(count, number)
   candidates = candidates + count
-  if number and count >= layout.limit then full[number], met_crowd = true, true end
-  return call('ZRANGEBYSCORE', key, score, score)
+  if count >= layout.limits[number] then met_crowd = true end
 end
 
 local function shares_band(record, body)
-  for at = COMPARED, layout.verifier_bytes - 1, BAND_BYTES do
-    local key = sub(body, OBSERVATION + at + 1, OBSERVATION + at + BAND_BYTES)
-    if key ~= NO_BAND and key == sub(record, VERIFIER + at, VERIFIER + at + BAND_BYTES - 1) then return true end
+  for at = VERIFIER + COMPARED, VERIFIER + layout.verifier_bytes - 1, BAND_BYTES do
+    local key = sub(record, at, at + BAND_BYTES - 1)
+    if key ~= NO_BAND and key == sub(body, at - TIME, at - TIME + BAND_BYTES - 1) then return true end
   end
   return false
 end
@@ -433,146 +431,116 @@ end
 -- Pages without a fingerprint have no verifier: their digests are equal, and that is all.
 local function verified(page, record)
   if COMPARED == 0 or page.kind ~= 'f' then return true end
-  page.verifier = page.verifier or sub(page.body, OBSERVATION + 1, OBSERVATION + COMPARED)
+  page.verifier = page.verifier or sub(page.body, VERIFIER - TIME, VERIFIER - TIME + COMPARED - 1)
   return distance(page.verifier, record, layout.verifier_reach, VERIFIER - 1) <= layout.verifier_reach
 end
 
-local function consider_record(record, page_distance, page)
-  if sub(record, BODY, BODY + OBSERVATION - 1) == sub(page.body, 1, OBSERVATION) then
-    own_seq = seq_of(record)
-  elseif (not oldest_seq or seq_of(record) < oldest_seq) and verified(page, record) then
-    oldest_seq, oldest_record, oldest_distance = seq_of(record), record, page_distance
+local function consider_record(number, record, page_distance, page)
+  local at = FLAGS + 1
+  if sub(record, at, at + OBSERVATION - 1) == sub(page.body, at - TIME, at - TIME + OBSERVATION - 1) then
+    own_seq = number
+  elseif (not oldest_seq or number < oldest_seq) and verified(page, record) then
+    oldest_seq, oldest_record, oldest_distance = number, record, page_distance
   end
 end
 
--- Look at a record: is it the page's own, is it an older match? Where they met in a band's place only, they must share a
--- band key: a place has its first bits.
-local function consider(name, key, page_distance, page, in_band)
-  page.seen[name] = true
+-- Look at the record of a number: is it the page's own, is it an older match? `page_distance` is that of the fingerprints;
+-- nil: they met in a band's place, which has a key's first bits only.
+local function consider(number, page_distance, page)
+  if page.seen[number] then return end
+  page.seen[number] = true
   considered = considered + 1
-  local record = call('HGET', key, name)
-  if record and is_live(record) and (not in_band or shares_band(record, page.body)) then
-    consider_record(record, page_distance, page)
+  local record = record_of(number)
+  if not record or not is_live(number, record) then return end
+  if not page_distance then
+    if not shares_band(record, page.body) then return end
+    page_distance = distance(page.fingerprint, record, layout.reach, FINGERPRINT - 1)
+    if page_distance > layout.reach then return end
   end
+  consider_record(number, record, page_distance, page)
 end
 
-local sources = {}   -- of each table: for each of the permuted bits, behind the lead, the byte and the bit that it came from
-
-local function sources_of(i)
-  if not sources[i] then
-    local found = {}
-    for _, run in ipairs(runs_of(i)) do
-      for bit = run[1], run[2] do
-        local at = bit - 1 + 8 * layout.fingerprint_bytes - layout.bits
-        found[#found + 1] = {1 + math.floor(at / 8), 2 ^ (7 - at % 8)}
-      end
-    end
-    sources[i] = found
-  end
-  return sources[i]
-end
-
--- The fingerprint that differs from the page's where a member of table i differs from the page's own, and in the bit
--- `flipped` of the lead.
-local function restored(i, member, page, flipped)
-  local own, from = page.places[MEMBERS + i], sources_of(i)
-  local bytes, last = {byte(page.fingerprint, 1, -1)}, layout.bits
-  if flipped then bytes[from[flipped][1]] = bxor(bytes[from[flipped][1]], from[flipped][2]) end
-  for n = #own, 1, -1 do
-    local differing = bxor(byte(own, n), byte(member, n))
-    for at = last, last - 7, -1 do
-      if differing == 0 then break end
-      if differing % 2 == 1 then bytes[from[at][1]] = bxor(bytes[from[at][1]], from[at][2]) end
-      differing = (differing - differing % 2) / 2
-    end
-    last = last - 8
-  end
-  return char(unpack(bytes))
-end
-
--- Compare with the members found in table i. `flipped`: the one bit of the prefix (from 1) in which they differ from the
--- page; nil: none.
-local function compare(i, found, page, flipped)
-  local own = page.places[MEMBERS + i]
-  local size = #own
-  for n = 1, #found do
-    local member = found[n]
-    local suffix, d = #member > size and sub(member, size + 1) or '', flipped and 1 or 0
-    if suffix == '' and member ~= own or sub(member, 1, size) ~= own then d = d + distance(own, member, layout.reach, 0) end
-    if d > layout.reach then
-      -- a stranger
-    elseif d == 0 then
-      local name = page.fingerprint .. suffix
-      if not page.seen[name] then consider(name, page.places[RECORDS], 0, page) end
+-- Compare with what stands in a place of table i. `flipped`: 1 where the place's prefix differs from the page's own in one
+-- bit.
+local function compare(i, place, page, flipped)
+  local own = page.places[RESTS + i]
+  local at, size, count, number = 1, #own, 0, nil
+  while at <= #place do
+    local d = flipped + distance(own, place, layout.reach, at - 1)
+    if d <= layout.reach then
+      number, at = number_at(place, at + size)
+      consider(number, d, page)
     else
-      local fingerprint = restored(i, member, page, flipped)
-      local name = fingerprint .. suffix
-      if not page.seen[name] then consider(name, records_key(fingerprint), d, page) end
+      at = at + size + LEAST_BYTES + math.floor(byte(place, at + size) / 64)
     end
+    count = count + 1
   end
+  meet(count, i)
 end
 
--- Prefixes that differ from the page's own in one bit: of the bucket's bits, then of the score's.
-local function probe_flipped(i, key, score, page)
+-- Prefixes that differ from the page's own in one bit: of the bucket's bits, then of the field's.
+local function probe_flipped(i, key, field, page)
   local digits = layout.bucket_digits
   local start, bucket = sub(key, 1, -digits - 1), tonumber(sub(key, -digits), 16)
   for nth = 1, layout.bucket_bits do
     local other = string.format(layout.bucket_format, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
-    compare(i, met(start .. other, score), page, nth)
+    local place = call('HGET', start .. other, field)
+    if place then compare(i, place, page, 1) end
   end
-  local own = tonumber(score)
+  local own, others = tonumber(field), {}
   for nth = layout.bucket_bits + 1, layout.prefixes[i] do
     local value = 2 ^ (layout.prefixes[i] - nth)
-    local other = math.floor(own / value) % 2 == 0 and own + value or own - value
-    compare(i, met(key, text_of(other)), page, nth)
+    others[#others + 1] = text_of[math.floor(own / value) % 2 == 0 and own + value or own - value]
+  end
+  if #others == 0 then return end
+  for _, place in ipairs(call('HMGET', key, unpack(others))) do
+    if place then compare(i, place, page, 1) end
   end
 end
 
--- Members of a band are names outright.
-local function compare_band(found, page)
-  for n = 1, #found do
-    local name = found[n]
-    if not page.seen[name] then
-      local d = distance(page.fingerprint, name, layout.reach, 0)
-      if d <= layout.reach then consider(name, records_key(fingerprint_of(name)), d, page, true) end
-    end
+local function compare_band(i, place, page)
+  local at, count, number = 1, 0, nil
+  while at <= #place do
+    number, at = number_at(place, at)
+    consider(number, nil, page)
+    count = count + 1
   end
+  meet(count, TABLE_COUNT + i)
 end
 
 -- An exact copy that does not stand everywhere.
 local function look_in_crowd(page)
-  local noted = call('HGET', crowd_key(page.fingerprint), crowd_field(page.fingerprint, page.body))
-  local name = noted and page.fingerprint .. sub(noted, 1, SEQ_BYTES)
-  if name and not page.seen[name] then consider(name, page.places[RECORDS], 0, page) end
+  local noted = call('HGET', crowd_key(page.fingerprint), crowd_field(string.rep('\0', TIME) .. page.body))
+  if noted then consider(number_at(noted, 1), 0, page) end
 end
 
+-- What stands in the page's own places is kept for when it is stored.
 local function probe(page)
-  local places, full = page.places, page.full
-  for i = 1, #layout.prefixes do
-    local key, score = places[TABLES + 2 * (i - 1)], places[TABLES + 2 * (i - 1) + 1]
-    local found = met(key, score, full, i)
-    if #found > 0 then compare(i, found, page) end
+  local places, standing = page.places, page.standing
+  for i = 1, TABLE_COUNT do
+    local key, field = table_place(places, i)
+    standing[i] = met(key, field)
+    if standing[i] ~= '' then compare(i, standing[i], page, 0) end
     if own_seq then return end
-    if layout.radii[i] > 0 then probe_flipped(i, key, score, page) end
+    if layout.radii[i] > 0 then probe_flipped(i, key, field, page) end
   end
   for i = 1, #layout.bands do
-    local at = BANDS + 2 * (i - 1)
-    if byte(places[at + 1]) ~= NO_KEY then
-      local found = met(places[at], places[at + 1], full, #layout.prefixes + i)
-      if #found > 0 then compare_band(found, page) end
-    end
+    local key, field = band_place(places, i)
+    local place = key and met(key, field) or ''
+    standing[TABLE_COUNT + i] = place
+    if place ~= '' then compare_band(i, place, page) end
   end
   if crowded_records > 0 then look_in_crowd(page) end
 end
 
 local function verdict()
   if own_seq then return head(candidates) .. 'u' .. pack('>I6', own_seq) end
-  if oldest_seq then return head(candidates) .. 'd' .. char(oldest_distance) .. oldest_record end
+  if oldest_seq then return head(candidates) .. 'd' .. char(oldest_distance) .. pack('>I6', oldest_seq) .. oldest_record end
 end
 
 local function open_places(page)
   page.places = places_of(page.argument, page.at)
-  page.fingerprint, page.seen, page.full = page.places[1], {}, {}
+  page.fingerprint, page.seen, page.standing = sub(page.body, FINGERPRINT - TIME, VERIFIER - TIME - 1), {}, {}
 end
 
 local function judge_fingerprint(page)
@@ -580,20 +548,31 @@ local function judge_fingerprint(page)
   probe(page)
   local known = verdict()
   if known then return known end
-  store(page.places, page.body, page.full)
+  store(page.places, page.body, page.standing)
   return head(candidates) .. 'u' .. pack('>I6', seq)
 end
 
-local function judge_digest(page)
-  local digest, key = sub(page.argument, page.at, page.at + DIGEST_BYTES - 1), sub(page.argument, page.at + DIGEST_BYTES)
-  local record = call('HGET', key, digest)
-  if record and is_live(record) then
+-- Key and digest of a page without a fingerprint, and the number that stands there.
+local function digest_of(argument, at, body)
+  local key, digest = sub(argument, at), sub(body, FINGERPRINT - TIME, FINGERPRINT - TIME + DIGEST_BYTES - 1)
+  local found = call('HGET', key, digest)
+  return key, digest, found and number_at(found, 1)
+end
+
+local function consider_copy(number, page)
+  local record = number and record_of(number)
+  if record and is_live(number, record) then
     candidates = 1
-    consider_record(record, 0, page)
+    consider_record(number, record, 0, page)
   end
+end
+
+local function judge_digest(page)
+  local key, digest, number = digest_of(page.argument, page.at, page.body)
+  consider_copy(number, page)
   local known = verdict()
   if known then return known end
-  store_digest(key, digest, page.body, record)
+  store_digest(key, digest, page.body)
   return head(candidates) .. 'u' .. pack('>I6', seq)
 end
 
@@ -601,11 +580,11 @@ end
 local function judge_decided(page)
   if page.kind == 'f' then
     open_places(page)
-    compare(1, met(page.places[TABLES], page.places[TABLES + 1]), page)
+    compare(1, met(table_place(page.places, 1)), page, 0)
     if crowded_records > 0 then look_in_crowd(page) end
   else
-    local record = call('HGET', sub(page.argument, page.at + DIGEST_BYTES), sub(page.argument, page.at, page.at + DIGEST_BYTES - 1))
-    if record and is_live(record) then consider_record(record, 0, page) end
+    local _, _, number = digest_of(page.argument, page.at, page.body)
+    consider_copy(number, page)
   end
   return own_seq and head(1) .. 'u' .. pack('>I6', own_seq) or page.decided
 end
@@ -649,12 +628,12 @@ local function open_partition(row)
 end
 
 local function move_mark(partition)
-  if partition.committed > partition.before then call('HSET', partition.key, 'mark', text_of(partition.committed)) end
+  if partition.committed > partition.before then call('HSET', partition.key, 'mark', text_of[partition.committed]) end
   local from = partition.trimmed or math.max(partition.before, 0)
   if partition.trimmed or partition.committed > partition.before then
     local left = trim(partition.key, from, partition.mark)
     if left then
-      call('HSET', partition.key, 'trimmed', text_of(left))
+      call('HSET', partition.key, 'trimmed', text_of[left])
     elseif partition.trimmed then
       call('HDEL', partition.key, 'trimmed')
     end
@@ -667,7 +646,7 @@ local function sort_pages(partitions, pages)
     local partition = partitions[page.partition]
     if partition then
       if unpack_struct('>I6', page.offset) < partition.mark then
-        return redis.error_reply('STALE ' .. partition.key .. ' ' .. text_of(partition.mark))
+        return redis.error_reply('STALE ' .. partition.key .. ' ' .. text_of[partition.mark])
       end
       table.insert(partition.pages, page)
     end
@@ -732,7 +711,7 @@ local function judge()
     local kind, partition, offset, observation, body, at = unpack_struct('>c1I2c6c16I2c0', ARGV[n])
     -- With all that it will ever have: a table that grows field by field is laid out anew each time.
     pages[n - FIRST] = {argument = ARGV[n], kind = kind, partition = partition, offset = offset, observation = observation,
-      body = body, at = at, places = nil, fingerprint = nil, seen = nil, full = nil, verifier = nil, decided = nil, first = nil,
+      body = body, at = at, places = nil, fingerprint = nil, seen = nil, standing = nil, verifier = nil, decided = nil, first = nil,
       answer = nil}
   end
   for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
@@ -754,7 +733,7 @@ local function judge()
   end
   for _, partition in ipairs(partitions) do write_journal(partition) end
   write_counters()
-  if most > tonumber(meta[7] or '0') then call('HSET', KEYS[1], 'most_candidates', text_of(most)) end
+  if most > tonumber(meta[7] or '0') then call('HSET', KEYS[1], 'most_candidates', text_of[most]) end
   return answers
 end
 
@@ -767,14 +746,14 @@ end
 -- Returns the last seq.
 local function load_record(argument)
   local wanted, inserted, kind, _, _, _, body, at = unpack_struct('>I6I6c1I2c6c16I2c0', argument, 2)
-  if wanted ~= seq + 1 then return redis.error_reply('ORDER ' .. text_of(seq) .. ' ' .. text_of(wanted)) end
+  if wanted ~= seq + 1 then return redis.error_reply('ORDER ' .. text_of[seq] .. ' ' .. text_of[wanted]) end
   now = inserted
   if kind == 'f' then
     local places = places_of(argument, at)
-    store(places, body, full_places(places))
+    store(places, body, read_places(places))
   else
-    local digest, key = sub(argument, at, at + DIGEST_BYTES - 1), sub(argument, at + DIGEST_BYTES)
-    store_digest(key, digest, body, call('HGET', key, digest))
+    local key, digest = digest_of(argument, at, body)
+    store_digest(key, digest, body)
   end
 end
 
@@ -783,7 +762,7 @@ local function load()
   for n = FIRST, #ARGV do
     if sub(ARGV[n], 1, 1) == 'g' then
       for _ = 1, (unpack_struct('>I6', ARGV[n], 2)) do
-        seq, unwritten[#unwritten + 1] = seq + 1, ''
+        seq = seq + 1
         leave_gap(seq)
       end
     else
@@ -792,43 +771,38 @@ local function load()
     if failed then break end
   end
   write_counters()
-  return failed or text_of(seq)
+  return failed or text_of[seq]
 end
 
--- take_down: remove records out of turn, each with all its members. Its entry stays in the log, where retention passes over it.
+-- take_down: remove records out of turn, each from all its places.
 --
--- ARGV[3..]  fingerprint or tagged digest of each, behind it its seq (6 bytes)
+-- ARGV[3..]  the number of each, in decimal
 -- Returns for each 1, or 0 when it is not there any more.
 local function take_down()
   local done = {}
   for n = FIRST, #ARGV do
-    local place, number = sub(ARGV[n], 1, -SEQ_BYTES - 1), seq_of(sub(ARGV[n], -SEQ_BYTES))
-    local entry = entry_of(place, number)
-    if not entry.record and has_fingerprint(place) then entry = entry_of(ARGV[n], number) end
-    if entry.record then
-      remove(entry)
-      leave_gap(entry.seq)
+    local number = tonumber(ARGV[n])
+    local record = number >= first and record_of(number)
+    if record then
+      remove(number, record)
+      leave_gap(number)
     end
-    done[#done + 1] = entry.record and 1 or 0
+    done[#done + 1] = record and 1 or 0
   end
   write_counters()
   return done
 end
 
--- walk: a stretch of the log, and the records that it names, as they are at one moment.
+-- walk: records in the order of their numbers, as they are at one moment.
 --
--- ARGV[3]  the seq to begin at; the log's first when that is later
--- ARGV[4]  how many entries at most
--- Returns documents, seq, number of records ever removed out of turn, the log's first seq, the seq begun at; then for each
--- entry its name ('': a gap) and the record under that name ('': there is none).
+-- ARGV[3]  the number to begin at; the first when that is later
+-- ARGV[4]  how many numbers at most
+-- Returns documents, seq, number of records ever removed out of turn, the first number, the one begun at; then for each
+-- number its record ('': there is none).
 local function walk()
-  local first = seq - call('LLEN', layout.log) + 1
   local from = math.max(tonumber(ARGV[FIRST]), first)
-  local rows = {text_of(documents), text_of(seq), call('HGET', KEYS[1], 'removed') or '0', text_of(first), text_of(from)}
-  for _, name in ipairs(call('LRANGE', layout.log, from - first, from - first + tonumber(ARGV[FIRST + 1]) - 1)) do
-    rows[#rows + 1] = name
-    rows[#rows + 1] = name ~= '' and call('HGET', key_of(name), name) or ''
-  end
+  local rows = {text_of[documents], text_of[seq], call('HGET', KEYS[1], 'removed') or '0', text_of[first], text_of[from]}
+  for number = from, math.min(seq, from + tonumber(ARGV[FIRST + 1]) - 1) do rows[#rows + 1] = record_of(number) or '' end
   return rows
 end
 

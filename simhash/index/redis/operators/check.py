@@ -4,49 +4,40 @@ Workers go on meanwhile. What looks wrong is read again, all of it in one step, 
 stored or forgotten between two readings is no fault. Every command is short. The invariants, by the names under which
 violations are reported:
 
-    documents   the log has as many records as the counter says, and not more entries than numbers were given
-    log         an entry of the log is a name; a record's entry stands at its number
-    record      a record can be read and lies where it belongs, under its number where its name has one
-    member      a record stands in each table; where a place was full when it was stored, in those that are noted
-    band        it stands in the bucket of each of its band keys; likewise
+    documents   there are as many records as the counter says
+    tombstone   a number that is said to be without a record has none
+    record      a record can be read, and its number is one that was given and not forgotten
+    member      a record stands in each table, one without a fingerprint under its digest; or it is noted as crowded
+    band        it stands in the place of each of its band keys; likewise
     crowded     what is noted of a record that does not stand everywhere belongs to one
-    orphan      what stands in a table or band has a record that belongs there
+    orphan      what stands in a table or band has a record that belongs there; what a digest leads to has that digest
     journal     an entry of a journal can be read, and is not below the mark
     key         a key is one that an index has
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 from simhash.index.interface import Record
-from simhash.index.redis.layout import (
-    CROWDED_TAG,
-    OBSERVATION_BYTES,
-    OFFSET_BYTES,
-    SEQ_BYTES,
-    literal,
-)
-from simhash.index.redis.operators.findings import Findings, Numbers, Violation
+from simhash.index.redis.layout import CROWDED_TAG, OBSERVATION_BYTES, OFFSET_BYTES, literal, numbers_in, tagged
+from simhash.index.redis.operators.findings import Findings, Violation
 from simhash.index.redis.operators.inside import Inside
-from simhash.index.redis.operators.spots import KeyName, Spot, key_name, owner, spots
-from simhash.index.redis.operators.walking import UNREADABLE, Stretch, parsed_stretch, record_of, walk
+from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spots
+from simhash.index.redis.operators.walking import UNREADABLE, Numbered, Stretch, walk
 
 KEYS_AT_ONCE = 100
 FIELDS_AT_ONCE = 100
 READS_AT_ONCE = 500
-"""Members asked for by one call: about a millisecond of Redis."""
-ATTEMPTS = 50
-"""Readings of a record that changes under the reader."""
+"""Fields asked for by one call: about a millisecond of Redis."""
 WALKS = 3
-"""Walks along a log from which records are being removed out of turn."""
-SHORT_ENCODINGS = (b"listpack", b"ziplist", b"quicklist")
+"""Walks along an index from which records are being removed out of turn."""
+SHORT_ENCODINGS = (b"listpack", b"ziplist")
 ANSWER_HEAD = 5
 """Bytes of a journalled answer before the decision: candidates, and its kind."""
-Members = Sequence[tuple[bytes, float]]
-"""The members of a bucket with their scores."""
+Place = tuple[str, bytes]
+"""Key and field."""
 
 
 def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
@@ -59,18 +50,15 @@ def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
 
 
 class _Checker:
-    """One check: first along the log, then over all keys."""
+    """One check: first along the numbers, then over all keys."""
 
     def __init__(self, inside: Inside, on_progress: Callable[[Findings], None]) -> None:
         self._progress = on_progress
         self.found = Findings()
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
-        self._logged = Numbers(0)
-        self._met = Numbers(0)
-        self._walked_to = 0
 
     def run(self) -> Findings:
-        self._check_log()
+        self._check_numbers()
         keys: list[bytes] = []
         starts = dict.fromkeys([self._layout.tag, self._layout.keys])
         patterns = [f"{literal(start)}:*" for start in starts]
@@ -83,282 +71,253 @@ class _Checker:
         return self.found
 
     def _report(self, invariant: str, what: str) -> None:
-        self.found.violations.append(Violation(invariant, what))
+        violation = Violation(invariant, what)
+        if violation not in self.found.violations[-1:]:
+            self.found.violations.append(violation)
 
-    # Log -------------------------------------------------------------------------------------------------------------
+    # Numbers ---------------------------------------------------------------------------------------------------------
 
-    def _check_log(self) -> None:
-        for _ in range(WALKS):
-            self.found.logged = 0
+    def _check_numbers(self) -> None:
+        for nth in range(WALKS):
             gone = [int(member) for member, _ in self._client.zscan_iter(self._layout.tombstones, count=FIELDS_AT_ONCE)]
-            removed, last, without = self._walk()
-            expected = last.seq - last.first + 1 - last.documents
+            removed, last, without = self._walk(first_time=nth == 0)
             gaps = sum(seq >= last.first for seq in without)
-            if gaps == expected:
+            if gaps == last.seq - last.first + 1 - last.documents:
                 for seq in gone:
                     if seq >= last.first and seq not in without:
-                        self._report("log", f"number {seq} is said to be without a record, and has one")
+                        self._report("tombstone", f"number {seq} is said to be without a record, and has one")
                 return
             if removed == last.removed:
                 there = last.seq - last.first + 1 - gaps
                 some = ", ".join(map(str, sorted(without)[:5]))
                 self._report(
                     "documents",
-                    f"the counter says {last.documents}, the log has {there} records"
-                    + (f" (entries without one: {some}{', ...' if gaps > 5 else ''})" if some else ""),
+                    f"the counter says {last.documents}, there are {there} records"
+                    + (f" (numbers without one: {some}{', ...' if gaps > 5 else ''})" if some else ""),
                 )
                 return
 
-    def _walk(self) -> tuple[int, Stretch, set[int]]:
+    def _walk(self, first_time: bool) -> tuple[int, Stretch, set[int]]:
         """Records ever removed when it began, the last stretch, and the numbers that have no record."""
         without: set[int] = set()
         removed: int | None = None
+        self.found.records = 0
         for part in walk(self._inside):
-            if removed is None:
-                removed = part.removed
-                self._logged, self._met = Numbers(part.first), Numbers(part.first)
+            removed = part.removed if removed is None else removed
             for entry in part.entries:
-                self.found.logged += 1
                 if entry.record:
-                    self._logged.add(entry.seq)
+                    self.found.records += 1
                 else:
                     without.add(entry.seq)
-                if entry.name and not (self._layout.is_digest(entry.name) or self._layout.is_name(entry.name)):
-                    self._report("log", f"the entry of number {entry.seq} is no name: {entry.name[:20].hex()}")
-            self._walked_to = part.seq
+                if entry.damaged and first_time:
+                    self._report("record", f"record {entry.seq} cannot be read")
+            if first_time:
+                self._check_records(part.entries)
             self._progress(self.found)
         return removed or 0, part, without
 
-    def _check_logged(self, name: bytes, seq: int) -> None:
-        """A record's number must be its entry's."""
-        if seq > self._walked_to:
-            return  # stored since; its neighbours say enough
-        if seq in self._logged and self._met.add(seq):
-            return
-        with self._client.pipeline(transaction=True) as pipe:
-            self._inside.run("walk", seq, 1, client=pipe)
-            pipe.hget(self._layout.hash_of(name), name)
-            answer, value = pipe.execute()
-        found = parsed_stretch(self._inside, answer)
-        record = self._readable(name, value)
-        entry = next((entry for entry in found.entries if entry.seq == seq), None)
-        if record and record.seq == seq and (entry is None or entry.name != name):
-            self._report("log", f"record {seq} ({name.hex()}) is not in the log under its number")
+    def _check_records(self, entries: Sequence[Numbered]) -> None:
+        """Each record of a stretch stands where it should."""
+        wanted = [(entry, place) for entry in entries for place in self._places(entry)]
+        values = self._read([place for _, place in wanted])
+        suspects = {
+            entry.seq: entry
+            for (entry, place), value in zip(wanted, values, strict=True)
+            if not self._leads_to(entry, place, value)
+        }
+        for entry in suspects.values():
+            self._check_record(entry)
 
-    def _readable(self, name: bytes, value: bytes | None) -> Record | None:
-        try:
-            return record_of(self._inside, name, value) if value else None
-        except UNREADABLE:
-            return None  # reported where it lies
+    def _spots(self, entry: Numbered) -> list[Spot | None]:
+        assert entry.record
+        if entry.fingerprint is not None:
+            return spots(self._layout, entry.fingerprint, entry.record)
+        return []
+
+    def _places(self, entry: Numbered) -> list[Place]:
+        """Key and field of each place in which a record stands; of one without a fingerprint, of its digest."""
+        if not entry.record:
+            return []
+        if entry.fingerprint is None:
+            digest = tagged(entry.record.digest)
+            return [(self._layout.digests(digest), digest)]
+        return [(spot.key, b"%d" % spot.field) for spot in self._spots(entry) if spot]
+
+    def _leads_to(self, entry: Numbered, place: Place, value: bytes | None) -> bool:
+        """Whether a record is found in its place; one without a fingerprint may have been overtaken by a later one."""
+        if entry.fingerprint is None:
+            return any(seq >= entry.seq for _, seq in _entries(value))
+        spot = next(s for s in self._spots(entry) if s and (s.key, b"%d" % s.field) == place)
+        return (spot.rest, entry.seq) in _entries(value, len(spot.rest))
+
+    def _check_record(self, entry: Numbered) -> None:
+        """A record and all its places, at one moment."""
+        assert entry.record
+        places = self._places(entry)
+        with self._client.pipeline(transaction=True) as pipe:
+            pipe.hexists(*self._layout.records(entry.seq))
+            for place in places:
+                pipe.hget(*place)
+            if entry.fingerprint is not None:
+                pipe.hget(*self._layout.crowd_field(entry.fingerprint, entry.record.digest))
+            there, *values = pipe.execute()
+        if not there:
+            return  # forgotten meanwhile
+        noted = values.pop() if entry.fingerprint is not None else None
+        if any(seq >= entry.seq for _, seq in _entries(noted)):
+            return
+        for place, value in zip(places, values, strict=True):
+            if not self._leads_to(entry, place, value):
+                invariant = "band" if place[0].startswith(f"{self._layout.keys}:b") else "member"
+                self._report(invariant, f"record {entry.seq} stands not in {place[0]}, field {place[1]!r}")
+
+    def _read(self, places: Sequence[Place]) -> list[bytes | None]:
+        """What these fields hold."""
+        answers: list[bytes | None] = []
+        for at in range(0, len(places), READS_AT_ONCE):
+            some = [part for place in places[at : at + READS_AT_ONCE] for part in place]
+            answers += self._inside.run("read", "HGET", *some)
+        return answers
 
     # Keys ------------------------------------------------------------------------------------------------------------
 
     def _check_keys(self, keys: Sequence[bytes]) -> None:
         with self._client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.object("encoding", key)
+            for each in keys:
+                pipe.object("encoding", each)
             encodings = pipe.execute(raise_on_error=False)
-        buckets: list[tuple[str, KeyName]] = []
-        for key, encoding in zip(keys, encodings, strict=True):
+        for each, encoding in zip(keys, encodings, strict=True):
             self.found.keys += 1
-            name = key_name(self._layout, key.decode(errors="replace"))
+            key = each.decode(errors="replace")
+            name = key_name(self._layout, key)
             if name is None:
-                self._report("key", f"{key.decode(errors='replace')} is no key of an index")
+                self._report("key", f"{key} is no key of an index")
                 continue
             if name.kind in "tbrx" and isinstance(encoding, bytes):
                 self.found.long_buckets += encoding not in SHORT_ENCODINGS
-            if name.kind in "tb" and encoding in SHORT_ENCODINGS:
-                buckets.append((key.decode(), name))
-            else:
-                self._check_key(key, name)
-        self._check_buckets(buckets)
+            self._check_key(key, name)
         self._progress(self.found)
 
-    def _check_key(self, key: bytes, name: KeyName) -> None:
+    def _check_key(self, key: str, name: KeyName) -> None:
         match name.kind:
             case "r":
-                self._check_records(key, self._fields(key))
+                self._check_fields(key)
             case "x":
-                self._check_digests(key, self._fields(key))
+                self._check_digests(key)
             case "t" | "b":
-                members = list(self._client.zscan_iter(key, count=FIELDS_AT_ONCE))
-                self._check_members([(key.decode(), name, members)])
+                self._check_places(key, name)
             case "j":
                 self._check_entries(key)
 
-    def _fields(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _fields(self, key: str) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._client.hscan_iter(key, count=FIELDS_AT_ONCE))
 
-    def _read(self, key: bytes, name: bytes, value: bytes) -> Record | None:
-        """The record in a field; None, and a violation, when it cannot be read or lies elsewhere."""
-        try:
-            record = record_of(self._inside, name, value)
-        except UNREADABLE as error:
-            self._report("record", f"{name.hex()} in {key.decode()} cannot be read: {error!r:.80}")
-            return None
-        if self._layout.hash_of(name) != key.decode():
-            self._report("record", f"{name.hex()} lies in {key.decode()}, not in {self._layout.hash_of(name)}")
-        self.found.records += 1
-        self._check_logged(name, record.seq)
-        return record
-
-    def _check_digests(self, key: bytes, fields: Iterator[tuple[bytes, bytes]]) -> None:
-        own = len(CROWDED_TAG) + self._layout.fingerprint_bytes
-        for name, value in fields:
-            if self._layout.is_digest(name):
-                self._read(key, name, value)
-            elif name[:1] == CROWDED_TAG and len(name) > own:
-                self._check_crowded(key, name, name[len(CROWDED_TAG) : own] + value[:SEQ_BYTES])
-            else:
-                self._report("record", f"{name.hex()} in {key.decode()} is no digest")
-
-    def _check_crowded(self, key: bytes, noted: bytes, name: bytes) -> None:
-        """What is noted of a record that does not stand everywhere, in one step with that record."""
-        self.found.crowded += 1
+    def _check_fields(self, key: str) -> None:
+        """Records: each has a number that was given, and not forgotten."""
+        fields = [field for field, _ in self._fields(key)]
         with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(key, noted)
-            pipe.hget(self._layout.hash_of(name), name)
-            value, found = pipe.execute()
-        record = self._readable(name, found)
-        places = len(self._layout.spec.relation.design.tables) + self._layout.spec.relation.bands
-        whole = bool(value) and len(value) == SEQ_BYTES + places and name.endswith(value[:SEQ_BYTES])
-        if value and not (whole and record and self._layout.crowd_field(name, record) == (key.decode(), noted)):
-            self._report("crowded", f"{noted.hex()} in {key.decode()} is noted of no record")
+            pipe.hmget(self._layout.meta, "first", "seq")
+            for field in fields:
+                pipe.hexists(key, field)
+            (first, last), *there = pipe.execute()
+        for field, still in zip(fields, there, strict=True):
+            seq = self._layout.seq_at(key, field)
+            if still and not (seq and int(first) <= seq <= int(last)):
+                self._report("record", f"field {field!r} of {key} has no number from {int(first)} to {int(last)}")
 
-    def _check_records(self, key: bytes, fields: Iterator[tuple[bytes, bytes]]) -> None:
-        stored: dict[bytes, Record] = {}
-        for name, value in fields:
-            if not self._layout.is_name(name):
-                self._report("record", f"{name.hex()} in {key.decode()} is no fingerprint")
-                continue
-            record = self._read(key, name, value)
-            if record and not name.endswith(self._suffix(name, record)):
-                self._report("record", f"{name.hex()} in {key.decode()} has number {record.seq}, not that of its name")
-            if record:
-                stored[name] = record
-        wanted = [(name, spot) for name, record in stored.items() for spot in spots(self._layout, name, record) if spot]
-        scores = self._reads("ZSCORE", [(spot.key, spot.member) for _, spot in wanted])
-        suspects = dict.fromkeys(
-            name
-            for (name, spot), score in zip(wanted, scores, strict=True)
-            if score is None or float(score) != spot.score
-        )
-        for name in suspects:
-            self._check_record(name)
+    def _check_digests(self, key: str) -> None:
+        for field, value in self._fields(key):
+            self.found.crowded += field[:1] == CROWDED_TAG and not self._layout.is_digest(field)
+            if not self._accounts_for(key, field, value):
+                self._check_digest(key, field)
 
-    def _suffix(self, name: bytes, record: Record) -> bytes:
-        return record.seq.to_bytes(SEQ_BYTES) if len(name) > self._layout.fingerprint_bytes else b""
+    def _accounts_for(self, key: str, field: bytes, value: bytes | None) -> bool:
+        """Whether a field of digests leads to a record that has it."""
+        numbers = _entries(value)
+        if len(numbers) != 1:
+            return False
+        _, seq = numbers[0]
+        fingerprint, record = self._record(seq, self._client.hget(*self._layout.records(seq)))
+        if record is None:
+            return False
+        if fingerprint is None:
+            return (key, field) == (self._layout.digests(field), tagged(record.digest))
+        return (key, field) == self._layout.crowd_field(fingerprint, record.digest)
 
-    def _reads(self, command: str, places: Sequence[tuple[str, bytes]]) -> list[Any]:
-        """The answer of a command for each key and member."""
-        answers: list[Any] = []
-        for at in range(0, len(places), READS_AT_ONCE):
-            some = [part for place in places[at : at + READS_AT_ONCE] for part in place]
-            answers += self._inside.run("read", command, *some)
-        return answers
-
-    # Members ---------------------------------------------------------------------------------------------------------
-
-    def _check_record(self, name: bytes) -> None:
-        """All members of a record, at one moment."""
-        for _ in range(ATTEMPTS):
-            value = self._client.hget(self._layout.hash_of(name), name)
-            record = self._readable(name, value)
-            if record is None:
-                return  # forgotten meanwhile, or reported as unreadable
-            own = spots(self._layout, name, record)
-            again, noted, scores = self._standing(name, record, [spot for spot in own if spot])
-            if again == value:
+    def _check_digest(self, key: str, field: bytes) -> None:
+        """A field that led to no record: it may have changed meanwhile."""
+        for _ in range(WALKS):
+            value = self._client.hget(key, field)
+            if value is None or self._accounts_for(key, field, value):
+                return
+            if self._client.hget(key, field) == value:
                 break
+        if self._layout.is_digest(field):
+            self._report("orphan", f"digest {field.hex()} in {key} leads to no record that has it")
         else:
-            return
-        if noted and noted[:SEQ_BYTES] > record.seq.to_bytes(SEQ_BYTES):
-            return  # by a page of the same text, stored when this one was over: retention removes it soon
-        stands = self._noted(name, noted, len(own))
-        coming = iter(scores)
-        for number, spot in enumerate(own):
-            if spot is None:
-                continue
-            score = next(coming)
-            if (score == spot.score) != stands[number]:
-                invariant = "member" if number < len(self._layout.spec.relation.design.tables) else "band"
-                stands_there = "stands not" if stands[number] else "stands, though its place was full,"
-                self._report(invariant, f"{name.hex()} {stands_there} in {spot.key} with score {spot.score}")
+            self._report("crowded", f"{field.hex()} in {key} is noted of no record")
 
-    def _noted(self, name: bytes, noted: bytes | None, places: int) -> list[bool]:
-        """In which places a record stands, by what is noted of it."""
-        if not noted or not name.endswith(noted[:SEQ_BYTES]) or len(name) == self._layout.fingerprint_bytes:
-            return [True] * places
-        return [flag == ord("1") for flag in noted[SEQ_BYTES:].ljust(places, b"1")]
+    def _record(self, seq: int, value: bytes | None) -> tuple[int | None, Record | None]:
+        try:
+            return self._layout.record(seq, value) if value else (None, None)
+        except UNREADABLE:
+            return None, None  # reported where it lies
 
-    def _standing(
-        self, name: bytes, record: Record, wanted: Sequence[Spot]
-    ) -> tuple[bytes | None, bytes | None, list[float | None]]:
-        """The record's field, what is noted of where it stands, and the score of each member, in one step."""
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(self._layout.hash_of(name), name)
-            pipe.hget(*self._layout.crowd_field(name, record))
-            for spot in wanted:
-                pipe.zscore(spot.key, spot.member)
-            value, noted, *scores = pipe.execute()
-        return value, noted, scores
+    # Places ----------------------------------------------------------------------------------------------------------
 
-    def _check_buckets(self, buckets: Sequence[tuple[str, KeyName]]) -> None:
-        """Buckets that are short enough to be read whole."""
-        with self._client.pipeline(transaction=False) as pipe:
-            for key, _ in buckets:
-                pipe.zrange(key, 0, -1, withscores=True)
-            found = pipe.execute()
-        self._check_members([(key, name, members) for (key, name), members in zip(buckets, found, strict=True)])
-
-    def _check_members(self, buckets: Sequence[tuple[str, KeyName, Members]]) -> None:
-        owned = [
-            [owner(self._layout, name, score, member) for member, score in members] for _, name, members in buckets
+    def _check_places(self, key: str, name: KeyName) -> None:
+        """A table's or band's bucket: each entry is of a record that belongs there."""
+        tables = self._layout.spec.relation.design.tables
+        rest = self._layout.shape(tables[name.number]).rest_bytes if name.kind == "t" else 0
+        entries = [
+            (field, *entry) for field, value in self._fields(key) for entry in self._parsed(key, field, value, rest)
         ]
-        values = self._values_of(chain.from_iterable(owned))
-        for (key, name, members), owners in zip(buckets, owned, strict=True):
-            self.found.members += len(members)
-            for (member, score), own in zip(members, owners, strict=True):
-                if own is None:
-                    self._report("orphan", f"{member.hex()} in {key}, score {score:g}, is no member")
-                elif not self._accounts_for(values[own], own, name, key, score):
-                    self._check_orphan(key, name, member, score, own)
+        self.found.members += len(entries)
+        numbers = list(dict.fromkeys(seq for _, _, seq in entries))
+        values = dict(zip(numbers, self._read([self._layout.records(seq) for seq in numbers]), strict=True))
+        for field, before, seq in entries:
+            if not self._belongs(seq, values[seq], key, field, before):
+                self._check_orphan(key, field, before, seq)
 
-    def _values_of(self, names: Iterable[bytes | None]) -> dict[bytes, bytes | None]:
-        """The record of each of these names, as it is stored."""
-        wanted = [name for name in dict.fromkeys(names) if name is not None]
-        return dict(zip(wanted, self._reads("HGET", [(self._layout.hash_of(n), n) for n in wanted]), strict=True))
+    def _parsed(self, key: str, field: bytes, value: bytes, rest: int) -> list[tuple[bytes, int]]:
+        found = _entries(value, rest)
+        if not found or len({seq for _, seq in found}) < len(found):
+            self._report("orphan", f"field {field!r} of {key} is no place, or has a number twice")
+        return found
 
-    def _accounts_for(self, value: bytes | None, own: bytes, name: KeyName, key: str, score: float) -> bool:
-        """Whether the record under a name is why a member stands there."""
+    def _belongs(self, seq: int, value: bytes | None, key: str, field: bytes, rest: bytes) -> bool:
+        """Whether the record of a number is why an entry stands there."""
         if not value:
             return False
-        record = self._readable(own, value)
-        if record is None or name.kind == "t":
-            return True  # reported where it lies; `owner` has seen that it is its place
-        return any(spot and spot.key == key and spot.score == score for spot in spots(self._layout, own, record))
+        fingerprint, record = self._record(seq, value)
+        if record is None:
+            return True  # reported where it lies
+        if fingerprint is None or not field.isdigit():
+            return False
+        spot = Spot(key, int(field), rest)
+        return field == b"%d" % spot.field and spot in spots(self._layout, fingerprint, record)
 
-    def _check_orphan(self, key: str, name: KeyName, member: bytes, score: float, own: bytes) -> None:
+    def _check_orphan(self, key: str, field: bytes, rest: bytes, seq: int) -> None:
         with self._client.pipeline(transaction=True) as pipe:
-            pipe.zscore(key, member)
-            pipe.hget(self._layout.hash_of(own), own)
-            now, value = pipe.execute()
-        if now == score and not self._accounts_for(value, own, name, key, score):
-            self._report("orphan", f"{own.hex()} stands in {key} without a record that belongs there")
+            pipe.hget(key, field)
+            pipe.hget(*self._layout.records(seq))
+            place, value = pipe.execute()
+        if (rest, seq) in _entries(place, len(rest)) and not self._belongs(seq, value, key, field, rest):
+            self._report("orphan", f"{seq} stands in {key}, field {field!r}, without a record that belongs there")
 
     # Journals --------------------------------------------------------------------------------------------------------
 
-    def _check_entries(self, key: bytes) -> None:
+    def _check_entries(self, key: str) -> None:
         """A journal: each entry must be readable, and not below the mark, or below what is being trimmed."""
         for offset, value in self._fields(key):
             if offset in (b"mark", b"trimmed"):
                 if not value.isdigit():
-                    self._report("journal", f"the {offset.decode()} of {key.decode()} is {value!r:.40}")
+                    self._report("journal", f"the {offset.decode()} of {key} is {value!r:.40}")
                 continue
             self.found.journalled += 1
             kind = value[OBSERVATION_BYTES + ANSWER_HEAD - 1 :][:1]
             if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
-                self._report("journal", f"entry {offset.hex()} of {key.decode()} cannot be read")
+                self._report("journal", f"entry {offset.hex()} of {key} cannot be read")
                 continue
             with self._client.pipeline(transaction=True) as pipe:
                 pipe.hmget(key, "mark", "trimmed")
@@ -366,5 +325,12 @@ class _Checker:
                 (mark, trimmed), there = pipe.execute()
             kept = min(int(each) for each in (mark, trimmed, b"%d" % (1 << 48)) if each and each.isdigit())
             if there and int.from_bytes(offset) < (kept if mark else 0):
-                number = int.from_bytes(offset)
-                self._report("journal", f"{key.decode()} has offset {number}, below its mark {int(mark)}")
+                self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(mark)}")
+
+
+def _entries(place: bytes | None, rest_bytes: int = 0) -> list[tuple[bytes, int]]:
+    """The entries of a place; none where its bytes are none."""
+    try:
+        return numbers_in(place or b"", rest_bytes)
+    except ValueError:
+        return []

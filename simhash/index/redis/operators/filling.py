@@ -58,6 +58,7 @@ class Store:
 
     def begin(self, seq: int) -> None:
         """Nothing is stored yet: number from here on."""
+        self._set("first", seq)
         self._set("seq", seq - 1)
 
     def store(self, steps: Sequence[Step]) -> None:
@@ -75,6 +76,7 @@ class Store:
 
     def give_out(self, seq: int) -> None:
         """Nothing is stored at all: this was the last number given all the same."""
+        self._set("first", seq + 1)
         self._set("seq", seq)
 
     def judge_beside(self, generation: str, archived: int) -> None:

@@ -1,7 +1,7 @@
 """Another design, bucket bits or capacity for a live index, while workers go on.
 
     fill      the next generation is an index of its own, under other keys. The records of the live one are stored in it
-              along the log, as an import does; what was removed meanwhile is removed there too
+              in the order of their numbers, as an import does; what was removed meanwhile is removed there too
     pause     the live index answers no page for a moment, until the last records are carried
     switch    one step: if the two hold the same, {ns}:meta has the next generation's spec and keys
     clean up  the old keys, a few at a time
@@ -33,6 +33,7 @@ from simhash.index.redis.operators.walking import Stretch, stretch, walk
 from simhash.index.redis.server import check_place, check_server
 from simhash.index.redis.spec import (
     MADE_WITH,
+    STATE,
     fields_in,
     fields_of,
     flat,
@@ -48,7 +49,7 @@ PAUSE_SECONDS = 5
 """A pause ends by itself after so long."""
 FEW = 500
 """So many records are carried within the pause."""
-_KINDS = ("t*:*", "b*:*", "r:*", "x:*", "log", "tombstones")
+_KINDS = ("t*:*", "b*:*", "r:*", "x:*", "tombstones")
 
 _PAUSE = """
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
@@ -56,12 +57,11 @@ redis.call('HSET', KEYS[1], 'pause', redis.call('TIME')[1] + ARGV[2])
 return 1
 """
 _SWITCH = """
-local live = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'removed')
-local new = redis.call('HMGET', KEYS[2], 'generation', 'seq', 'documents', 'crowded')
+local live = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'removed', 'first')
+local new = redis.call('HMGET', KEYS[2], 'generation', 'seq', 'documents', 'first', 'crowded')
 if live[1] ~= ARGV[1] or new[1] ~= ARGV[2] then return -1 end
-if live[2] ~= new[2] or live[3] ~= new[3] or (live[4] or '0') ~= ARGV[3]
-  or redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[4]) then return 0 end
-redis.call('HSET', KEYS[1], 'crowded', new[4] or '0', unpack(ARGV, 5))
+if live[2] ~= new[2] or live[3] ~= new[3] or (live[4] or '0') ~= ARGV[3] or live[5] ~= ARGV[4] then return 0 end
+redis.call('HSET', KEYS[1], 'first', new[4], 'crowded', new[5] or '0', unpack(ARGV, 5))
 redis.call('HDEL', KEYS[1], 'pause')
 redis.call('DEL', KEYS[2])
 return 1
@@ -246,10 +246,10 @@ class Migration:
             raise self._by_others()
         state = self._filled(live, new, "switching")
         old, keys = live.layout, new.layout.keys
-        fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in ("seq", "documents")}
+        fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in STATE}
         fields |= {"generation": next_generation(live.generation, new.layout.spec), "keys": keys, "retired": old.keys}
-        told = [live.generation, new.generation, state.removed, state.seq - state.first + 1]
-        done = self._client.eval(_SWITCH, 3, self._meta, new.layout.meta, old.log, *told, *flat(fields))
+        told = [live.generation, new.generation, state.removed, state.first]
+        done = self._client.eval(_SWITCH, 2, self._meta, new.layout.meta, *told, *flat(fields))
         if done < 0:
             raise self._by_others()
         return bool(done)
@@ -271,7 +271,7 @@ class Migration:
             self._client.hdel(self._meta, "retired")
 
     def _remove(self, keys: str) -> None:
-        """Remove the tables, records and log of a generation, as long as it is not the live one."""
+        """Remove the tables and records of a generation, as long as it is not the live one."""
         removed = 0
         tag = tag_of(self._name)
         for kind in _KINDS:

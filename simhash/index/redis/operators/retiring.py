@@ -32,7 +32,7 @@ from simhash.index.base import moved
 from simhash.index.interface import Record, Retention
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.operators.walking import Logged, stretch, walk
+from simhash.index.redis.operators.walking import Numbered, stretch, walk
 
 BATCH_RECORDS = 2000
 TRIES = 100
@@ -49,8 +49,8 @@ class Due(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Of one moment: the archive's generation, how many records were removed out of turn, ever, and of the log the last
-    number given and the first that it has, and how many records there are."""
+    """Of one moment: the archive's generation, how many records were removed out of turn, ever, the last
+    number given, and how many records there are."""
 
     base: str
     archived: int
@@ -110,8 +110,8 @@ class Retiring:
         found = next((entry.record for entry in self.entries(number) if entry.record), None)
         return found is not None and found.inserted_ms < oldest_ms
 
-    def entries(self, first: int, last: int | None = None) -> Iterator[Logged]:
-        """The log's entries from one number to another (None: its end).
+    def entries(self, first: int, last: int | None = None) -> Iterator[Numbered]:
+        """What is there from one number to another (None: the last one given).
 
         Raises:
             IndexMismatch: a record cannot be read.
@@ -126,7 +126,7 @@ class Retiring:
     # Move ------------------------------------------------------------------------------------------------------------
 
     def gone(self, first: int, last: int) -> set[int]:
-        """The numbers, of these, whose records were removed out of turn and whose entries the log still has."""
+        """The numbers, of these, whose records were removed out of turn, and which are not forgotten yet."""
         inside = self.index.inside
         with translated():
             return set(map(int, inside.client.zrangebyscore(inside.layout.tombstones, first, last)))

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from simhash.index.interface import Partition, Record
+from simhash.index.redis.layout import RECORDS_PER_HASH
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.migration import Begun, begun
 from simhash.index.redis.operators.walking import Stretch, stretch, walk
 
 LARGEST = 5
 AT_ONCE = 500
-HASHES = ("records", "short", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,10 @@ class Kind:
     """Keys of one kind.
 
     Attributes:
-        kind: "tables", "bands", "records" (of fingerprints), "short" (records of digests), "log", "tombstones",
-            "journals" or "meta".
-        keys, entries, bytes: of all of them, estimated where not all were looked at.
+        kind: "tables", "bands", "records", "digests" (of pages without a fingerprint), "tombstones", "journals" or
+            "meta".
+        keys, entries, bytes: of all of them, estimated where not all were looked at. Entries are records, or places of
+            a table or band in which something stands.
         looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
         largest: of those looked at, the ones with the most entries.
     """
@@ -78,7 +79,7 @@ class Statistics:
 
     Attributes:
         documents, numbers, removed: records stored; numbers given; records removed out of turn, ever.
-        oldest, newest: the first and last record in the log; None: there is none.
+        oldest, newest: the first and the last record; None: there is none.
         most_candidates: the most stored pages that one page was compared with.
         crowded: records that do not stand in all their places, because one was full.
         migration: one that was begun and is not ended.
@@ -130,9 +131,9 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
     starts = {
         "tables": [layout.table(i) for i in range(len(layout.spec.relation.design.tables))],
         "bands": [layout.band(i) for i in range(layout.spec.relation.bands)],
-        "records": [layout.records_start],
-        "short": [layout.digests_start],
+        "digests": [layout.digests_start],
     }
+    hashes = range(begin.first // RECORDS_PER_HASH, begin.seq // RECORDS_PER_HASH + 1)
 
     def look(keys: Sequence[str], count: str) -> Iterator[tuple[str, int, int]]:
         return _looked_at(inside, keys, count)
@@ -140,8 +141,10 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
     def key(start: str, number: int) -> str:
         return f"{start}{number:0{layout.digits}x}"
 
-    of = 1 << layout.spec.bucket_bits
+    of = range(1 << layout.spec.bucket_bits)
     kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
+    records = [layout.records_start]
+    kinds.append(buckets("records", records, lambda start, n: f"{start}{n:x}", hashes, sample, random, look))
     journals = [layout.journal(partition) for partition in partitions]
     memory = inside.client.info("memory")
     place = inside.client.connection_pool.connection_kwargs
@@ -158,7 +161,6 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         servers=(server(address, memory),),
         kinds=(
             *kinds,
-            single("log", [layout.log], "llen", look),
             single("tombstones", [layout.tombstones], "zcard", look),
             single("journals", journals, "hlen", look),
             single("meta", [layout.meta], "hlen", look),
@@ -178,7 +180,7 @@ def _oldest(inside: Inside) -> Record | None:
 
 
 def _newest(inside: Inside, begin: Stretch) -> Record | None:
-    """The last record; the log's last entries may have none."""
+    """The last record; the last numbers may have none."""
     for back in (1, 10, 100, 1000):
         found = [entry.record for entry in stretch(inside, begin.seq - back + 1, back).entries if entry.record]
         if found:
@@ -190,16 +192,16 @@ def buckets(
     kind: str,
     starts: Sequence[str],
     key: Callable[[str, int], str],
-    of: int,
+    of: range,
     sample: int,
     random: Random,
     look: Looker,
 ) -> Kind:
     """All buckets of one kind, from `sample` of the `of` of each start; `key` names one."""
-    chosen: Sequence[int] = range(of) if sample >= of else random.sample(range(of), sample)
+    chosen: Sequence[int] = of if sample >= len(of) else random.sample(of, sample)
     keys = [key(start, number) for start in starts for number in chosen]
-    there = [found for found in look(keys, "hlen" if kind in HASHES else "zcard") if found[1]]
-    times = of / len(chosen)
+    there = [found for found in look(keys, "hlen") if found[1]]
+    times = len(of) / len(chosen)
     largest = sorted((Bucket(key, entries) for key, entries, _ in there), key=lambda b: (-b.entries, b.key))[:LARGEST]
     return Kind(
         kind,
@@ -207,7 +209,7 @@ def buckets(
         round(times * sum(entries for _, entries, _ in there)),
         round(times * sum(size for _, _, size in there)),
         len(keys),
-        of * len(starts),
+        len(of) * len(starts),
         tuple(largest),
     )
 
