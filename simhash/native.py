@@ -1,27 +1,28 @@
 """The native kernel: the one place that imports it, says whether it is in use and why not, and asks it.
 
 The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
-recipes of `TokenPairs` with a `MinHashSketch`; and it packs and unpacks the blocks of `simhash.archive`. It is
-optional: where it was not built, or was built for another version, NumPy does the work.
+recipes of `TokenPairs` with a `MinHashSketch`. It reads HTML as `simhash.reading.main_text` does. It packs and unpacks
+the blocks of `simhash.archive`. It is optional: where it was not built, or was built for another version, Python and
+NumPy do the work.
 
 What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms,
-under the recipe's normalisation, of characters that fold the same wherever they stand. A text with any other character
-(a combining mark, say) is normalised by Python and then handed over.
+under the recipe's normalisation, of characters that fold the same wherever they stand. A part of a text with any other
+character (a combining mark, say) is normalised by Python.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
-from simhash.features.schemes import Normalisation, normalised_parts
+from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 3
+INTERFACE = 4
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -31,9 +32,7 @@ _Answer = tuple[int | None, bytes | None, str | None, int]
 
 
 class _Kernel(Protocol):
-    def of_text(self, text: str, limit: int) -> _Answer | None: ...
-
-    def of_parts(self, parts: Iterator[str], limit: int) -> _Answer: ...
+    def read(self, parts: Iterator[str], normalise: Callable[[str], str], expected: int, limit: int) -> _Answer: ...
 
 
 class BlockKernel(Protocol):
@@ -93,8 +92,20 @@ class BlockFunctions(Protocol):
         """Keys of so many words, ascending."""
 
 
+class PageReader(Protocol):
+    """`simhash.reading.main_text.read` in the kernel."""
+
+    def read(self, html: str) -> tuple[str, str, str, str, str] | None:
+        """The fields of an `Extracted`; None of a page with a lone surrogate."""
+
+    def scores(self, html: str) -> list[int]:
+        """Of each block what the decision says, for tests."""
+
+
 class _Extension(BlockFunctions, Protocol):
     INTERFACE: int
+
+    def MainText(self, **told: object) -> PageReader: ...  # noqa: N802
 
     def Characters(  # noqa: N802
         self, kinds: bytes, known: int, changed: list[tuple[int, str]], contextual: list[int]
@@ -143,9 +154,8 @@ def read(recipe: Recipe, text: str) -> Reading | None:
     kernel = _kernel(recipe)
     if kernel is None:
         return None
-    limit = segment.PIECE_CHARACTERS
-    answer = kernel.of_text(text, limit) if len(text) <= limit else None
-    gate, verifier, digest, features = answer or kernel.of_parts(normalised_parts(text, recipe.normalisation), limit)
+    fold = partial(normalise, how=recipe.normalisation)
+    gate, verifier, digest, features = kernel.read(parts(text), fold, len(text), segment.PIECE_CHARACTERS)
     return Reading(gate, None if verifier is None else int.from_bytes(verifier), digest, features)
 
 
@@ -153,6 +163,12 @@ def blocks() -> BlockFunctions | None:
     """What the kernel does for compressed tables; None if it is not in use."""
     found = _load()
     return None if isinstance(found, str) else found
+
+
+def page_reader(**told: object) -> PageReader | None:
+    """What the kernel does for HTML, told all that it has to know of names, words and weights; None if not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found.MainText(**told)
 
 
 @cache

@@ -9,10 +9,14 @@ mod blocks;
 mod characters;
 mod decoding;
 mod digest;
+mod features;
 mod gate;
 mod hashing;
+mod html;
 mod lookup;
+mod main_text;
 mod reading;
+mod references;
 mod seeking;
 mod sketch;
 mod tables;
@@ -94,34 +98,50 @@ impl Kernel {
         Self { characters, recipe }
     }
 
-    /// The signature of a text of at most `limit` characters that is not normalised yet; None where only Python can
-    /// normalise it: a character's form depends on its neighbours, or there is a lone surrogate.
-    fn of_text(&self, py: Python<'_>, text: &Bound<'_, PyString>, limit: usize) -> Option<Answer> {
-        let text = text.to_str().ok()?;
-        let characters = self.characters.get();
-        let signature = py.detach(|| {
-            let folded = characters.forms.folded(text)?;
-            let mut reading = Reading::new(&characters.kinds, self.recipe, folded.len());
-            reading.part(&folded, limit);
-            Some(reading.finish())
-        });
-        signature.map(answer)
-    }
-
-    /// The signature of a normalised text in parts, each read in pieces of at most `limit` characters.
-    fn of_parts(
+    /// The signature of a text in parts that are not normalised yet, each read in pieces of at most `limit` characters.
+    /// `normalise` is Python's: it is asked for a part with a character whose form depends on its neighbours, or with a
+    /// lone surrogate. `expected`: about how many bytes the text has.
+    fn read(
         &self,
         py: Python<'_>,
         parts: &Bound<'_, PyIterator>,
+        normalise: &Bound<'_, PyAny>,
+        expected: usize,
         limit: usize,
     ) -> PyResult<Answer> {
-        let mut reading = Reading::new(&self.characters.get().kinds, self.recipe, 0);
+        let mut reading = Reading::new(&self.characters.get().kinds, self.recipe, expected);
         for part in parts {
             let part = part?.cast_into::<PyString>()?;
-            let text = part.to_str()?;
-            py.detach(|| reading.part(text, limit));
+            if !self.folded(py, &part, limit, &mut reading) {
+                let text = normalise.call1((part,))?.cast_into::<PyString>()?;
+                let text = text.to_str()?;
+                py.detach(|| reading.part(text, limit));
+            }
         }
         Ok(answer(reading.finish()))
+    }
+}
+
+impl Kernel {
+    /// Fold a part and read it; false where only Python can normalise it.
+    fn folded(
+        &self,
+        py: Python<'_>,
+        part: &Bound<'_, PyString>,
+        limit: usize,
+        reading: &mut Reading,
+    ) -> bool {
+        let Ok(text) = part.to_str() else {
+            return false;
+        };
+        let forms = &self.characters.get().forms;
+        py.detach(|| match forms.folded(text) {
+            Some(folded) => {
+                reading.part(&folded, limit);
+                true
+            }
+            None => false,
+        })
     }
 }
 
@@ -161,9 +181,11 @@ mod _native {
     #[pymodule_export]
     use super::{Characters, Kernel, Words};
     #[pymodule_export]
+    use crate::main_text::MainText;
+    #[pymodule_export]
     use crate::tables::{BlockFile, BlockKernel, gap_counts, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 3;
+    const INTERFACE: u32 = 4;
 }

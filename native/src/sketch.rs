@@ -1,10 +1,14 @@
 //! The verifier and its band keys: one-permutation MinHash of token n-grams, as `simhash/signature/minhash.py` specifies it.
 
+use std::sync::OnceLock;
+
 use crate::hashing::{MULTIPLIERS, gram_hash, mix64};
 
 const EMPTY: u64 = u64::MAX;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const ATTEMPTS: u64 = 1024;
+/// So many of the bins that an empty bin asks are kept in a table: a page of 60 tokens asks 1,000 times.
+const KEPT: usize = 32;
 const GROUP_BINS: usize = 8;
 const BIT_POSITIONS: usize = 32;
 const MOST_TOKENS: usize = MULTIPLIERS.len();
@@ -16,6 +20,21 @@ pub struct Shape {
     pub bins: usize,
     pub bands: usize,
     pub rows: usize,
+}
+
+/// The bin that an empty one asks at this attempt, from 1 on.
+fn donor(bins: usize, bin: usize, attempt: u64) -> usize {
+    mix64((bin as u64 * 1024 + attempt).wrapping_mul(GOLDEN)) as usize % bins
+}
+
+/// The first `KEPT` of each bin, one bin after the other; made once for each number of bins.
+fn first_donors(bins: usize) -> &'static [u16] {
+    static TABLES: [OnceLock<Vec<u16>>; 17] = [const { OnceLock::new() }; 17];
+    let made = || {
+        let of_bin = |bin| (1..=KEPT as u64).map(move |attempt| donor(bins, bin, attempt) as u16);
+        (0..bins).flat_map(of_bin).collect()
+    };
+    TABLES[bins.trailing_zeros() as usize].get_or_init(made)
 }
 
 /// Minima of a text's n-grams, token by token.
@@ -82,12 +101,14 @@ impl Sketch {
 
     /// The minimum of a bin; of an empty one that of the first bin it asks that is not.
     fn borrowed(&self, bin: usize) -> u64 {
-        let asked =
-            (1..=ATTEMPTS).map(|a| mix64((bin as u64 * 1024 + a).wrapping_mul(GOLDEN)) as usize);
-        let asked = asked.map(|hash| hash % self.shape.bins);
-        let mut minima = std::iter::once(bin)
-            .chain(asked)
-            .map(|bin| self.minima[bin]);
+        if self.minima[bin] != EMPTY {
+            return self.minima[bin];
+        }
+        let bins = self.shape.bins;
+        let kept = &first_donors(bins)[bin * KEPT..][..KEPT];
+        let later = (KEPT as u64 + 1..=ATTEMPTS).map(|attempt| donor(bins, bin, attempt));
+        let asked = kept.iter().map(|&donor| usize::from(donor)).chain(later);
+        let mut minima = asked.map(|bin| self.minima[bin]);
         minima.find(|&minimum| minimum != EMPTY).unwrap_or(0)
     }
 

@@ -63,18 +63,23 @@ def normalise(text: str, how: Normalisation = CASEFOLDED) -> str:
 
 
 def normalised_parts(text: str, how: Normalisation = CASEFOLDED) -> Iterator[str]:
-    """Normalise in parts of PIECE_CHARACTERS that end in a space or a line feed: NFKC never looks across.
+    """Normalise in parts. A part can grow 18-fold."""
+    return (normalise(part, how) for part in parts(text))
 
-    A part can grow 18-fold. Where there is no space in so many characters the part ends at their end.
+
+def parts(text: str) -> Iterator[str]:
+    """Parts of PIECE_CHARACTERS that end in a space or a line feed: NFKC never looks across.
+
+    Where there is no space in so many characters the part ends at their end.
     """
     start = 0
     while len(text) - start > PIECE_CHARACTERS:
         end = start + PIECE_CHARACTERS
         after_space = 1 + max(text.rfind(" ", start, end), text.rfind("\n", start, end))
         end = after_space or end
-        yield normalise(text[start:end], how)
+        yield text[start:end]
         start = end
-    yield normalise(text[start:], how)
+    yield text[start:]
 
 
 def without_surrogates(text: str) -> str:

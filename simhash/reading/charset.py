@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import webencodings
 from chardetng_py import EncodingDetector
 
@@ -50,8 +51,8 @@ GOOD_PER_BROKEN_LEGACY = 64
 MAX_CONTROL_SHARE = 0.01
 # NUL is apart: 67 of 34,240 pages of a crawl held some, mostly one, news among them, and browsers drop it.
 MAX_NUL_SHARE = 0.05
-COUNTED_CHARACTERS = 1 << 20
-_CONTROL = re.compile("[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
+CONTROLS = (*range(0x01, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0))
+_IS_CONTROL = np.isin(np.arange(256), CONTROLS)
 
 # From so many non-ASCII bytes on the detector may contradict. Of 3,120 true declarations (1,040 pages in 26 charsets,
 # whole and cut to 200 and 60 characters) it overruled none; of 12,480 declarations of another charset, mostly false, on
@@ -183,16 +184,20 @@ def _read(raw: bytes, reading: _Reading) -> str:
         text = _decode_strictly(raw, reading.encoding)
     else:
         text = _decode_broken(raw, reading.encoding, reading.good_per_broken)
-    controls, nuls = _count(_CONTROL, text), text.count("\0")
+    controls, nuls = _controls(text), text.count("\0")
     if controls > MAX_CONTROL_SHARE * len(text) or nuls > MAX_NUL_SHARE * len(text):
         raise UnicodeError(f"{controls + nuls} control characters among {len(text)}")
     return text.removeprefix("\ufeff")
 
 
-def _count(pattern: re.Pattern[str], text: str) -> int:
-    """How often a character matches; slice by slice, for noise of 10 MB would make a list of millions."""
-    slices = range(0, len(text), COUNTED_CHARACTERS)
-    return sum(len(pattern.findall(text, start, start + COUNTED_CHARACTERS)) for start in slices)
+def _controls(text: str) -> int:
+    """How many characters are `CONTROLS`: counted in bytes of UTF-8 by NumPy, a tenth of what a pattern takes."""
+    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+    low = data[data < 0x20] if (data < 0x20).any() else data[:0]
+    count = int(_IS_CONTROL[low].sum()) + int(np.count_nonzero(data == 0x7F))
+    if not text.isascii():
+        count += int(_IS_CONTROL[data[1:][data[:-1] == 0xC2]].sum())  # U+0080 to U+00BF are C2 and their own number
+    return count
 
 
 def _decode_strictly(raw: bytes, encoding: str) -> str:

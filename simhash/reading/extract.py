@@ -11,26 +11,14 @@ import importlib
 import re
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
 from simhash.errors import PageError, ProfileError
+from simhash.reading import main_text
+from simhash.reading.extracted import Extracted
 from simhash.reading.markup import MarkupLimits, check_markup
-
-
-class Extracted(NamedTuple):
-    """What an extractor finds in a page.
-
-    Attributes:
-        text: the main text.
-        title: the content of `<title>`, "" without one; it tells short pages apart (`Profile.short_digest`).
-    """
-
-    text: str
-    title: str = ""
-
 
 Extractor = Callable[[str], Extracted]
 
@@ -87,12 +75,15 @@ def as_is(html: str) -> Extracted:
 
 
 EXTRACTORS: dict[str, Extractor] = {
+    "main-text": main_text.read,
     "resiliparse-main": resiliparse_main,
     "resiliparse-all": resiliparse_all,
     "lexbor-paragraphs": lexbor_paragraphs,
     "trafilatura": trafilatura,
     "none": as_is,
 }
+_WITHOUT_TREE = ("main-text", "none")
+"""Those that no markup makes slow."""
 _LIBRARIES = {"lexbor-paragraphs": ("selectolax.lexbor", "selectolax"), "trafilatura": ("trafilatura", "trafilatura")}
 """Module and extra of those that are not installed with the package itself."""
 
@@ -129,7 +120,7 @@ def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits
     """
     require_extractor(extractor)
     _refuse_surrogates(html)
-    if extractor != "none":
+    if extractor not in _WITHOUT_TREE:
         check_markup(html, limits)
     try:
         found = EXTRACTORS[extractor](html.replace("\0", ""))
@@ -141,9 +132,12 @@ def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits
 
 def _refuse_surrogates(html: str) -> None:
     """JSON can carry half of a character pair; no parser takes it and no hash could be had of it."""
-    if surrogate := _LONE_SURROGATE.search(html):
-        where = surrogate.start()
-        raise PageError("extract", f"lone surrogate U+{ord(html[where]):04X} at character {where} of {len(html)}")
+    try:
+        html.encode()
+    except UnicodeEncodeError as error:
+        where = error.start
+        message = f"lone surrogate U+{ord(html[where]):04X} at character {where} of {len(html)}"
+        raise PageError("extract", message) from error
 
 
 def _library(extractor: str) -> ModuleType:

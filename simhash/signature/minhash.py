@@ -36,6 +36,7 @@ from simhash.features.shingles import MULTIPLIERS, mix64, mix64_of
 
 BAND_BITS = 32
 GROUP_BINS = 8
+MOST_BINS = 1 << 16
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _EMPTY = int(EMPTY)
 _MULTIPLIERS: tuple[int, ...] = tuple(MULTIPLIERS.tolist())
@@ -67,8 +68,8 @@ class MinHashSketch:
     rows: int = 4
 
     def __post_init__(self) -> None:
-        if self.bins < GROUP_BINS or self.bins & (self.bins - 1):
-            raise ProfileError(f"a sketch has a power of two of bins, at least {GROUP_BINS}, not {self.bins}")
+        if not GROUP_BINS <= self.bins <= MOST_BINS or self.bins & (self.bins - 1):
+            raise ProfileError(f"a sketch has a power of two of bins, {GROUP_BINS} to {MOST_BINS}, not {self.bins}")
         if not 1 <= self.n <= len(MULTIPLIERS) or not 1 <= self.rows <= len(MULTIPLIERS):
             raise ProfileError(f"shingles and rows are 1 to {len(MULTIPLIERS)}")
         if self.bands * self.rows > self.bins // GROUP_BINS:

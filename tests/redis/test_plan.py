@@ -1,5 +1,6 @@
 """`plan`: what it counts is what brute force finds, and what it computes is what Redis takes."""
 
+import math
 import re
 from itertools import combinations
 from pathlib import Path
@@ -176,6 +177,19 @@ def test_the_command_prints_all_as_json_too():
     text = run("--documents", "5000000")
     assert f"recommended: {found['recommended']}, " in text
     assert "`design = auto` takes" in text
+
+
+def test_an_archive_is_planned_in_each_design():
+    """A page meets what shares its prefixes; a sorted table takes its entropy and a little more."""
+    found = msgspec.json.decode(run("--documents", "1M", "--archived", "1G", "--json"))
+    archive = found["archive"]
+    assert archive.keys() == {each["design"] for each in found["plans"]}
+    assert archive["14"]["met"] == pytest.approx(1e9 * (14 + found["bands"]) / 2**32)
+    assert archive["3"]["met"] == pytest.approx(1e9 * (2 / 2**20 + 25 / 2**24 + found["bands"] / 2**32))
+    a_table = (archive["14"]["table_bytes"] - archive["11"]["table_bytes"]) * 8 / 3
+    assert 64 - math.log2(1e9) + 1.44 < a_table < 40
+    assert archive["14"]["segments"] == 21
+    assert "1,000,000,000 pages in the archive, in at most 21 segments" in run("-n", "1M", "--archived", "1G")
 
 
 def test_another_k_and_another_profile_are_planned_for():

@@ -107,7 +107,7 @@ def test_limits_reach_the_check() -> None:
 
 
 def test_an_unknown_extractor_is_refused_naming_those_there_are() -> None:
-    with pytest.raises(ProfileError, match=r"no extractor 'newspaper'; there are resiliparse-main, .*none"):
+    with pytest.raises(ProfileError, match=r"no extractor 'newspaper'; there are main-text, resiliparse-main, .*none"):
         extract_text(PAGE, "newspaper")
 
 

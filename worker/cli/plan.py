@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from pydantic import ByteSize, TypeAdapter
 
 from simhash.index import Relation
 from simhash.index.redis.layout import MOST_DOCUMENTS
+from simhash.planning.archive import ArchivePlan, archive_plan
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
 from simhash.relation.designs import MOST_K, automatic_design
+from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.errors import SettingsError
 from worker.index.stores import configured_profile
+from worker.settings import Settings
 
 URL_BYTES = 77
 PRIMARY_MEMORY = "64GiB"
@@ -47,6 +51,11 @@ MOST_URL_BYTES = 32 << 10
 @click.option(
     "--primary-memory", default=PRIMARY_MEMORY, show_default=True, help="memory of one Redis primary: 32GiB, 500MB"
 )
+@click.option(
+    "--archived",
+    type=Count(1, MOST_DOCUMENTS),
+    help="unique pages that are on disk besides (the setting `archive`): what they take there in each design",
+)
 @click.option("--json", "as_json", is_flag=True, help="one JSON object, with all shares")
 @settings_options(("profile", *LOGGING))
 def plan(
@@ -54,6 +63,7 @@ def plan(
     k: int | None,
     url_bytes: int,
     primary_memory: str,
+    archived: int | None,
     as_json: bool,
     config: Path | None,
     **flags: Any,
@@ -65,20 +75,48 @@ def plan(
     find (counted exactly); Redis' memory (used, and resident while it grows), microseconds of Redis a page, and how
     many primaries of the given size that makes.
 
+    An index that ages has the tables of its archive, so the design must be one for all its pages: with --archived, what
+    they take on disk, and how many of them one page meets there.
+
     \b
       simhash-dedup plan --documents 10000000
       simhash-dedup plan --documents 1000000000 --url-bytes 90 --primary-memory 128GiB
       simhash-dedup plan --documents 5000000 --k 4 --json | jq .recommended
+      simhash-dedup plan --documents 10M --archived 8G           # an index that ages
     """
     profile = configured_profile(settings_of(config, flags))
     question = _question(profile, documents, k, url_bytes, primary_memory)
     found = plans(question)
     chosen = recommended(found)
     automatic = automatic_design(question.k, profile.bits, documents).name
+    aged = {} if archived is None else _archives(question, found, archived)
     if as_json:
-        click.echo(msgspec.json.encode(_fields(question, found, chosen, automatic)))
+        click.echo(
+            msgspec.json.encode(_fields(question, found, chosen, automatic) | ({"archive": aged} if aged else {}))
+        )
     else:
-        click.echo("\n".join(lines(question, found, chosen, automatic)))
+        click.echo("\n".join([*lines(question, found, chosen, automatic), *_archive_lines(aged)]))
+
+
+def _archives(question: Question, found: list[Plan], pages: int) -> dict[str, ArchivePlan]:
+    """An archive of so many pages in each design."""
+    at_once: int = Settings.model_fields["archive_pages"].default
+    bits = question.relation.design.bits
+    rules = {each.design: replace(question.relation, design=find_design(each.design, bits)) for each in found}
+    return {name: archive_plan(rule, pages, at_once, question.url_bytes) for name, rule in rules.items()}
+
+
+def _archive_lines(plans: dict[str, ArchivePlan]) -> Iterator[str]:
+    for number, (design, each) in enumerate(plans.items()):
+        if not number:
+            yield ""
+            yield f"{each.pages:,} pages in the archive, in at most {each.segments} segments"
+            titles = f"{'its tables':>12}{'on disk':>12}{'a process':>12}{'met by a page':>15}"
+            yield f"{'design':10}{'B a page':>10}{titles}"
+        yield (
+            f"{design:10}{each.table_bytes + each.record_bytes:>10,.0f}{each.table_bytes:>12,.0f}{size(each.bytes):>12}"
+            f"{size(each.open_bytes):>12}{each.met:>15,.0f}"
+        )
 
 
 def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, primary_memory: str) -> Question:

@@ -17,7 +17,8 @@ from simhash.features.combining import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
-from simhash.reading.extract import Extracted, extract
+from simhash.reading.extract import extract
+from simhash.reading.extracted import Extracted
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
 from worker.records.page import Limits, PageFormat, checked, decode_page, observation

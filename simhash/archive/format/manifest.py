@@ -86,6 +86,11 @@ class Part:
         return self.table.radius if self.table else 0
 
     @property
+    def probes(self) -> int:
+        """How many prefixes are looked up in it for one query."""
+        return self.table.probes if self.table else 1
+
+    @property
     def identity(self) -> bytes:
         """16 bytes that tell its file from another part's."""
         blocks = None if self.table is None else [(block.start, block.width) for block in self.table.blocks]

@@ -1,0 +1,148 @@
+//! HTML to main text: blocks, features, the decision (`simhash/reading/main_text.py`).
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::features::{Page, Table};
+use crate::html::{Blocks, Name, Reader, Role, Vocabulary};
+use crate::references::References;
+
+/// Oblivious trees: each asks the same questions of all blocks, and its leaf is the number that the answers spell.
+struct Look {
+    bias: i64,
+    trees: Vec<(Vec<(usize, i32)>, Vec<i64>)>,
+}
+
+impl Look {
+    fn scores(&self, table: &Table, blocks: usize) -> Vec<i64> {
+        let mut sums = vec![self.bias; blocks];
+        let mut leaf = vec![0u32; blocks];
+        for (questions, leaves) in &self.trees {
+            leaf.fill(0);
+            for (level, &(feature, most)) in questions.iter().enumerate() {
+                for (leaf, &number) in leaf.iter_mut().zip(table.row(feature)) {
+                    *leaf |= u32::from(number > most) << level;
+                }
+            }
+            for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
+                *sum += leaves[leaf as usize];
+            }
+        }
+        sums.iter().map(|sum| sum >> 4).collect()
+    }
+}
+
+/// One version of the extractor, ready to read pages in any number of threads.
+#[pyclass(frozen)]
+pub struct MainText {
+    vocabulary: Vocabulary,
+    endings: HashMap<char, i32, RandomState>,
+    looks: [Look; 2],
+    threshold: i64,
+    least: usize,
+}
+
+/// Name, role, number, mask, ended as, ends, stops at a table, stops at a cell, skipped.
+type Told = (String, String, u32, u64, u32, u32, bool, bool, bool);
+type ToldLook = (i64, Vec<(Vec<(usize, i32)>, Vec<i64>)>);
+/// Text, title, language, canonical URL, robots.
+type Found = (String, String, String, String, String);
+
+#[pymethods]
+impl MainText {
+    #[new]
+    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, threshold, least))]
+    #[allow(clippy::too_many_arguments)] // by keyword, from one call
+    fn new(
+        names: Vec<Told>,
+        words: Vec<(String, u64)>,
+        references: Vec<(String, String)>,
+        longest_bare: usize,
+        windows_1252: &str,
+        endings: Vec<(char, i32)>,
+        looks: [ToldLook; 2],
+        threshold: i64,
+        least: usize,
+    ) -> Self {
+        let table = names.iter().find(|told| told.0 == "table").map_or(0, |told| told.2);
+        let names: Vec<_> = names.into_iter().map(role).collect();
+        let references = References::new(references, longest_bare, windows_1252);
+        Self {
+            vocabulary: Vocabulary::new(&names, &words, references, table),
+            endings: endings.into_iter().collect(),
+            looks: looks.map(|(bias, trees)| Look { bias, trees }),
+            threshold,
+            least,
+        }
+    }
+
+    /// What is found in a page without NUL; None of one with a lone surrogate.
+    fn read(&self, py: Python<'_>, html: &Bound<'_, PyString>) -> Option<Found> {
+        let html = html.to_str().ok()?;
+        Some(py.detach(|| self.found(html)))
+    }
+
+    /// Its blocks' scores: for tests, which look closer at where two paths part.
+    fn scores(&self, html: &str) -> Vec<i64> {
+        self.scores_of(&Reader::new(&self.vocabulary, html).read())
+    }
+}
+
+impl MainText {
+    fn found(&self, html: &str) -> Found {
+        let blocks = Reader::new(&self.vocabulary, html).read();
+        let text = self.text(&blocks);
+        (text, blocks.title, blocks.language, blocks.canonical, blocks.robots)
+    }
+
+    fn text(&self, blocks: &Blocks) -> String {
+        let all = blocks.text.trim_end_matches('\n');
+        if blocks.texts.is_empty() || blocks.is_large() {
+            return all.to_owned();
+        }
+        let scores = self.scores_of(blocks);
+        let taken = blocks.texts.iter().zip(scores).filter(|(_, score)| *score > self.threshold);
+        let texts: Vec<&str> = taken.map(|(text, _)| &blocks.text[text.clone()]).collect();
+        let main = texts.join("\n");
+        if main.chars().count() < self.least { all.to_owned() } else { main }
+    }
+
+    fn scores_of(&self, blocks: &Blocks) -> Vec<i64> {
+        if blocks.texts.is_empty() || blocks.is_large() {
+            return Vec::new();
+        }
+        let page = Page::new(blocks);
+        let count = blocks.texts.len();
+        let first = page.table(&self.endings);
+        let scores = self.looks[0].scores(&first, count);
+        let second = page.second(first, &scores);
+        self.looks[1].scores(&second, count)
+    }
+}
+
+fn role(told: Told) -> (String, Role) {
+    let (name, role, number, mask, ended_as, ends, stops_at_table, stops_at_cell, skipped) = told;
+    let role = match role.as_str() {
+        "line" => Role::Line,
+        "rule" => Role::Rule,
+        "metadata" => Role::Metadata,
+        "page" => Role::Page,
+        "raw" => Role::Raw,
+        "script" => Role::Script,
+        "title" => Role::Title,
+        "shown" => Role::Shown,
+        _ => Role::Element(Name {
+            number,
+            mask,
+            ended_as,
+            ends,
+            stops_at_table,
+            stops_at_cell,
+            skipped,
+        }),
+    };
+    (name, role)
+}

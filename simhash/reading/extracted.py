@@ -1,0 +1,21 @@
+"""What an extractor finds in a page."""
+
+from typing import NamedTuple
+
+
+class Extracted(NamedTuple):
+    """A page's text, and what the page says of itself: "" where it says nothing, or the extractor does not look.
+
+    Attributes:
+        text: the main text.
+        title: the content of `<title>`; it tells short pages apart (`Profile.short_digest`).
+        language: the `lang` of `<html>`.
+        canonical: the URL of `<link rel="canonical">`, as it is written.
+        robots: the content of `<meta name="robots">`.
+    """
+
+    text: str
+    title: str = ""
+    language: str = ""
+    canonical: str = ""
+    robots: str = ""

@@ -1,0 +1,458 @@
+"""HTML to blocks: stretches of text between block-level tags, and which elements are open around each.
+
+There is no tree. One regular expression finds the tokens in one pass; a stack holds what is open. An end tag looks for
+its start among the innermost elements only (`END_TAG_REACH`), an attribute is read up to `ATTRIBUTE_CHARACTERS`: so a
+page costs what its characters cost, however it is nested. An element is a range of blocks, from where it begins to
+where it ends, so what it holds is a difference of two running sums.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html.entities import html5
+
+END_TAG_REACH = 32
+"""How many of the innermost open elements an end tag may end."""
+ATTRIBUTE_CHARACTERS = 256
+"""How much of a tag's attributes is read for words."""
+
+RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp", "plaintext")
+"""Elements whose content is text up to their end tag."""
+SHOWN = ("xmp", "plaintext")
+"""Those of `RAW` that a browser shows."""
+SKIPPED = ("noscript", "template", "svg", "select", "canvas", "video", "audio")
+"""Elements whose text a reader does not see."""
+LINE = "br"
+RULES = ("hr", "body")
+"""Tags that end a block and are no elements here."""
+METADATA = ("meta", "link")
+"""Tags that end no block; their attributes are read."""
+PAGE = "html"
+METADATA_CHARACTERS = 4096
+TITLE_CHARACTERS = 1000
+MOST_BLOCKS = 20_000
+MOST_ELEMENTS = 100_000
+"""From so many on a page is large: its blocks' texts are kept, and nothing else. Pages have a few hundred of each."""
+_TOKENS_AT_ONCE = 20_000
+# Names of one row mean the same to the decision; a row's number is the bit that its names set in an element's mask.
+KINDS = (
+    ("h1",),
+    ("h2", "h3", "h4", "h5", "h6"),
+    ("p",),
+    ("li", "ul", "ol", "menu", "dir"),
+    ("dl", "dt", "dd"),
+    ("td", "th"),
+    ("table", "caption", "thead", "tbody", "tfoot", "tr"),
+    ("pre", "listing"),
+    ("blockquote",),
+    ("figcaption", "figure"),
+    ("article",),
+    ("main",),
+    ("section",),
+    ("nav",),
+    ("aside",),
+    ("footer", "address"),
+    ("header", "hgroup"),
+    ("form", "fieldset", "legend", "search"),
+    ("button", "option", "optgroup"),
+    ("details", "summary", "dialog"),
+)
+PLAIN = ("head", "div", "center")
+
+# What an element is to the tags that end it without an end tag of its own (13.1.2.4 of the standard, "optional tags").
+_P, _LI, _DT, _CELL, _ROW, _GROUP, _OPTION, _HEADING, _HIDDEN, _HEAD = (1 << bit for bit in range(10))
+_ENDED_AS = {
+    "p": _P,
+    "li": _LI,
+    **dict.fromkeys(("dt", "dd"), _DT),
+    **dict.fromkeys(("td", "th"), _CELL),
+    "tr": _ROW,
+    **dict.fromkeys(("thead", "tbody", "tfoot", "caption"), _GROUP),
+    **dict.fromkeys(("option", "optgroup"), _OPTION),
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), _HEADING),
+    **dict.fromkeys(("svg", "select"), _HIDDEN),
+    "head": _HEAD,
+}
+_FLOW = _P | _HIDDEN | _OPTION | _HEAD
+_IN_CELL = _FLOW | _LI | _DT | _HEADING
+_ENDS = {
+    "li": _FLOW | _LI,
+    **dict.fromkeys(("dt", "dd"), _FLOW | _DT),
+    **dict.fromkeys(("td", "th"), _IN_CELL | _CELL),
+    "tr": _IN_CELL | _CELL | _ROW,
+    **dict.fromkeys(("thead", "tbody", "tfoot", "caption"), _IN_CELL | _CELL | _ROW | _GROUP),
+    **dict.fromkeys(("option", "optgroup"), _OPTION),
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), _FLOW | _HEADING),
+    "svg": 0,
+    "select": 0,
+}
+_TABLE_PARTS = ("td", "th", "tr", "thead", "tbody", "tfoot", "caption")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a block-level name does.
+
+    Attributes:
+        number: its place among the names; an end tag ends the element of its number.
+        mask: the bit of its kind.
+        ended_as: what it is to the start tags that end it.
+        ends: what of those its own start tag ends, as long as one is innermost.
+        behind: what its end tag does not look behind: `ended_as` bits, or the number of <table>.
+        skipped: whether a reader does not see its text.
+    """
+
+    number: int
+    mask: int
+    ended_as: int
+    ends: int
+    stops_at_table: bool
+    stops_at_cell: bool
+    skipped: bool
+
+
+def _names() -> dict[str, Name]:
+    kinds = {name: 1 << bit for bit, row in enumerate(KINDS) for name in row}
+    return {
+        name: Name(
+            number,
+            kinds.get(name, 0),
+            _ENDED_AS.get(name, 0),
+            _ENDS.get(name, _FLOW),
+            name in _TABLE_PARTS,
+            name not in (*_TABLE_PARTS, "table"),
+            name in SKIPPED,
+        )
+        for number, name in enumerate((*kinds, *PLAIN, *SKIPPED))
+    }
+
+
+NAMES: Mapping[str, Name] = _names()
+_TABLE = NAMES["table"].number
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+# The quantifiers are possessive: it never goes back, so it is linear on any input. A quote opens a value only after
+# `=`; what is not closed runs to the end.
+_STOP = r"[\t\n\f\r\ />]"
+_ATTRIBUTE = r"""
+    [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
+    (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
+"""
+# The first alternative is the usual spelling of the second, four times as fast.
+_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
+# A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
+_SCRIPT_TEXT = rf"""(?ai:
+    (?: [^<]++ | <(?!/script{_STOP}|!--)
+      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{_STOP})
+                   | <script{_STOP} (?: [^<-]++ | -(?!->) | <(?!/script{_STOP}) )*+ (?:</script{_STOP})?+ )*+ (?:-->)?+
+    )*+
+)"""
+
+
+def _any_case(word: str) -> str:
+    """A pattern for a word in either case: `(?i:...)` is three times as slow at every tag."""
+    return "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in word)
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    """A pattern for any of these words, by their first letters."""
+    heads: dict[str, list[str]] = {}
+    for word in words:
+        heads.setdefault(word[0], []).append(_any_case(word[1:]))
+    return "|".join(f"{_any_case(head)}(?:{'|'.join(rest)})" for head, rest in heads.items())
+
+
+_SCRIPT = _any_case("script")
+_RAW = _one_of(RAW[1:])
+_BLOCK = _one_of((*NAMES, LINE, *RULES, *METADATA, PAGE))
+_COMMENT = r"!--(?: -?> | .*?(?:--!?>|\Z) ) | [!?/][^>]*+ >?+"
+# One token: text, with inline tags and comments in it, up to a block-level tag; and that tag: an end tag's name; or a
+# start tag's name, by its kind, its attributes, and the text of an element without inner markup.
+TOKEN = re.compile(
+    rf"""
+    ( (?: [^<]++ | <(?! /?+ (?:{_SCRIPT}|{_RAW}|{_BLOCK}){_STOP} )
+                   (?: /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+ | {_COMMENT} )?+ )*+ )
+    (?: </([a-zA-Z][a-zA-Z0-9]*+) {_ATTRIBUTES} >?+
+      | <(?: ({_BLOCK}) | ({_SCRIPT}) | ({_RAW}) )(?={_STOP})
+        ({_ATTRIBUTES}) >?+
+        ((?(4) {_SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){_STOP}) )*+ | )))
+      | \Z )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# What is no text between two block-level tags; the first group is the name of a link, the second its attributes.
+_INLINE = re.compile(
+    rf"""<(?: (/?+[aA])(?={_STOP}) ({_ATTRIBUTES}) >?+
+            | /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+
+            | {_COMMENT} )""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile("[A-Za-z][a-z]+")
+_VALUE = re.compile(
+    r"""[\t\n\f\r\ /]*+ ( =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
+    (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "([^"]*+)(?:"|\Z) | '([^']*+)(?:'|\Z) | ((?!["'])[^\t\n\f\r\ >]*+) ) )?+""",
+    re.VERBOSE,
+)
+_SPACES = re.compile("[\t\n\f\r ]+")
+
+# --- characters ------------------------------------------------------------------------------------------------------
+
+_REFERENCE = re.compile(r"&(?:#(?:[xX]([0-9a-fA-F]++)|([0-9]++));?+|([A-Za-z][A-Za-z0-9]{1,31}+;?+))")
+LONGEST_BARE = max(len(name) for name in html5 if not name.endswith(";"))
+# Numbers that stand for what windows-1252 has there (13.2.5.80).
+WINDOWS_1252 = bytes(range(0x80, 0xA0)).decode("windows-1252", "replace")
+
+
+def character_of(number: int) -> str:
+    """The character of a numeric reference; nothing for control characters and noncharacters."""
+    if 0x80 <= number < 0xA0 and (character := WINDOWS_1252[number - 0x80]) != "\ufffd":
+        return character
+    if number == 0 or number > 0x10FFFF or 0xD800 <= number < 0xE000:
+        return "\ufffd"
+    is_control = 0x7F <= number < 0xA0 or (number < 0x20 and number not in (9, 10, 12, 13))
+    if is_control or 0xFDD0 <= number < 0xFDF0:
+        return ""
+    return "" if number & 0xFFFE == 0xFFFE else chr(number)
+
+
+def _referred(match: re.Match[str]) -> str:
+    digits, base = (match[1], 16) if match[1] else (match[2], 10)
+    if digits:
+        digits = digits.lstrip("0")
+        return character_of(int(digits or "0", base) if len(digits) < 8 else 0)
+    name = match[3]
+    if name in html5:
+        return html5[name]
+    for end in range(min(len(name) - 1, LONGEST_BARE), 1, -1):
+        if name[:end] in html5:
+            return html5[name[:end]] + name[end:]
+    return match[0]
+
+
+def plain(text: str) -> str:
+    """Text as it is read: character references resolved, white space collapsed."""
+    if "&" in text:
+        text = _REFERENCE.sub(_referred, text)
+    return " ".join(text.split())
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Blocks:
+    """What one pass over a page finds, column by column.
+
+    Attributes:
+        texts, links: of each block its text, and how many links begin in it.
+        linked: of each block the text inside links.
+        owners: of each block the element that holds it.
+        broken: of each block whether only a line break stands between it and the one before.
+        parents, masks, keys: of each element its parent, the bits of its kind and words, and what it has in common with
+            elements made alike. Element 0 is the page; a parent has a smaller number than its children.
+        starts, ends: of each element the first of its blocks and the one behind the last.
+        depths: of each element the number of those around it.
+    """
+
+    title: str = ""
+    language: str = ""
+    canonical: str = ""
+    robots: str = ""
+    texts: list[str] = field(default_factory=list)
+    links: list[int] = field(default_factory=list)
+    linked: list[str] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    broken: list[bool] = field(default_factory=list)
+    parents: list[int] = field(default_factory=lambda: [0])
+    masks: list[int] = field(default_factory=lambda: [0])
+    keys: list[object] = field(default_factory=lambda: [""])
+    depths: list[int] = field(default_factory=lambda: [0])
+    starts: list[int] = field(default_factory=lambda: [0])
+    ends: list[int] = field(default_factory=lambda: [0])
+
+    @property
+    def is_large(self) -> bool:
+        """Whether only the texts are complete."""
+        return len(self.texts) > MOST_BLOCKS or len(self.parents) >= MOST_ELEMENTS
+
+
+class _Reader:
+    """One pass over a page."""
+
+    def __init__(self, words: Mapping[str, int]) -> None:
+        self.blocks = Blocks()
+        self._words = words
+        self._named: dict[str, tuple[int, str]] = {}
+        self._stack: list[tuple[int, Name | None]] = [(0, None)]
+        self._skipping = 0
+        self._link = 0  # how many elements were open where the link began that is open; 0: none is
+
+    def read(self, html: str) -> Blocks:
+        pending: list[str] = []  # text before a tag that ends no block
+        broken = False
+        for chunk, end, block, script, raw, attributes, text in _tokens(html):
+            tag = (end or block or raw).lower()
+            named = NAMES.get(tag)
+            if not named and (end or script or tag in _PASSED):
+                pending.append(chunk)
+                self._passed(tag, attributes, text)
+                continue
+            if pending:
+                self._text([*pending, chunk], broken)
+                pending.clear()
+            elif chunk and not chunk.isspace():
+                self._text([chunk], broken)
+            broken = tag == LINE
+            if named and end:
+                self._end(named)
+            elif named:
+                self._start(named, attributes)
+            elif raw:
+                self._shown(text)
+            elif tag == PAGE:
+                self._metadata(tag, attributes)
+        while len(self._stack) > 1:
+            self._pop()
+        self.blocks.ends[0] = len(self.blocks.texts)
+        return self.blocks
+
+    def _passed(self, tag: str, attributes: str, text: str) -> None:
+        """A tag that ends no block."""
+        if tag in METADATA:
+            self._metadata(tag, attributes)
+        elif text and tag == "title" and not self._skipping and not self.blocks.title:
+            self.blocks.title = plain(text[:METADATA_CHARACTERS])[:TITLE_CHARACTERS]
+
+    def _text(self, chunks: list[str], broken: bool) -> None:
+        """A block of what stands between two tags that end one, in parts if there are tags in it that end none."""
+        if self._skipping:
+            return
+        wholes, linkeds, links = zip(*map(self._inline, chunks), strict=True)
+        whole, linked = "".join(wholes), "".join(linkeds)
+        if text := plain(whole):
+            self._add(text, text if linked == whole else plain(linked), sum(links), broken)
+
+    def _inline(self, chunk: str) -> tuple[str, str, int]:
+        """Text without inline tags, the part of it inside links, and how many of these begin here."""
+        if "<" not in chunk:
+            return chunk, chunk if self._link else "", 0
+        parts = _INLINE.split(chunk)
+        texts = parts[::3]
+        linked, links = [], 0
+        for number, text in enumerate(texts):
+            if number:
+                match parts[3 * number - 2]:
+                    case None:
+                        pass
+                    case "a" | "A":
+                        if "href" in parts[3 * number - 1].lower():
+                            links += 1
+                            self._link = len(self._stack)
+                    case _:
+                        self._link = 0
+            if self._link:
+                linked.append(text)
+        return "".join(texts), "".join(linked), links
+
+    def _add(self, text: str, linked: str, links: int, broken: bool) -> None:
+        blocks = self.blocks
+        blocks.texts.append(text)
+        if len(blocks.texts) > MOST_BLOCKS:
+            return
+        blocks.linked.append(linked)
+        blocks.links.append(links)
+        blocks.owners.append(self._stack[-1][0])
+        blocks.broken.append(broken)
+
+    def _shown(self, text: str) -> None:
+        if not self._skipping and (shown := " ".join(text.split())):
+            self._add(shown, "", 0, False)
+
+    def _metadata(self, tag: str, attributes: str) -> None:
+        blocks, values = self.blocks, _values(attributes[:METADATA_CHARACTERS])
+        if tag == PAGE:
+            blocks.language = blocks.language or plain(values.get("lang", ""))
+        elif tag == "link" and "canonical" in _words(values.get("rel", "")):
+            blocks.canonical = blocks.canonical or plain(values.get("href", ""))
+        elif tag == "meta" and "robots" in _words(values.get("name", "")):
+            blocks.robots = blocks.robots or plain(values.get("content", ""))
+
+    def _start(self, name: Name, attributes: str) -> None:
+        stack = self._stack
+        while (top := stack[-1][1]) and top.ended_as & name.ends:
+            self._pop()
+        if name.skipped and not self._skipping:
+            self._skipping = len(stack) + 1
+        blocks = self.blocks
+        if len(blocks.parents) >= MOST_ELEMENTS:
+            stack.append((0, name))
+            return
+        named = self._named.get(attributes)
+        if named is None:
+            named = self._named[attributes] = self._name(attributes)
+        mask, key = named
+        blocks.parents.append(stack[-1][0])
+        blocks.masks.append(mask | name.mask)
+        blocks.keys.append((name.number, key))
+        blocks.depths.append(len(stack))
+        blocks.starts.append(len(blocks.texts))
+        blocks.ends.append(0)
+        stack.append((len(blocks.parents) - 1, name))
+
+    def _name(self, attributes: str) -> tuple[int, str]:
+        words = _WORD.findall(attributes[:ATTRIBUTE_CHARACTERS])
+        mask = 0
+        for word in words:
+            mask |= self._words.get(word.lower(), 0)
+        return mask, " ".join(words)
+
+    def _end(self, name: Name) -> None:
+        stack = self._stack
+        for back in range(1, min(END_TAG_REACH, len(stack) - 1) + 1):
+            top = stack[-back][1]
+            assert top is not None
+            if top.number == name.number:
+                for _ in range(back):
+                    self._pop()
+                return
+            if (name.stops_at_cell and top.ended_as & _CELL) or (name.stops_at_table and top.number == _TABLE):
+                return
+
+    def _pop(self) -> None:
+        element, _ = self._stack.pop()
+        self.blocks.ends[element] = len(self.blocks.texts)
+        if len(self._stack) < self._skipping:
+            self._skipping = 0
+        if len(self._stack) < self._link:
+            self._link = 0
+
+
+_PASSED = frozenset((*METADATA, *(set(RAW) - set(SHOWN))))
+
+
+def _tokens(html: str) -> Iterable[tuple[str, ...]]:
+    """The groups of `TOKEN`, all at once where they are few."""
+    if html.count("<") <= _TOKENS_AT_ONCE:
+        return TOKEN.findall(html)
+    return (match.groups("") for match in TOKEN.finditer(html))
+
+
+def _values(attributes: str) -> dict[str, str]:
+    """Attributes by name in lower case; of equal names the first."""
+    values: dict[str, str] = {}
+    at = 0
+    while match := _VALUE.match(attributes, at):
+        name, double, single, bare = match.groups("")
+        values.setdefault(name.lower(), double or single or bare)
+        at = match.end()
+    return values
+
+
+def _words(value: str) -> list[str]:
+    return _SPACES.split(value.lower())
+
+
+def read_blocks(html: str, words: Mapping[str, int]) -> Blocks:
+    """The blocks of a page without NUL and lone surrogates; `words` gives the bits of words in attributes."""
+    return _Reader(words).read(html)

@@ -1,0 +1,145 @@
+"""The extractor `main-text`: one linear pass from HTML to the text that its readers come for.
+
+A page is cut into blocks (`html_blocks`). Two looks decide which are content: the first knows of each block and its
+surroundings (`block_features`), the second also what the first said of the neighbours. A look is a sum of small trees
+that ask the same questions of all blocks ("oblivious": Kohavi 1994; as gradient boosting learns them, Prokhorenkova et
+al. 2018, section 4). They were learned from pages marked by hand (`benchmarks/learn_main_text.py`) and lie in
+`main_text.json`. All numbers are whole, so the native kernel gives the same text, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, dataclass
+from functools import cache
+from html.entities import html5
+from importlib.resources import files
+
+import numpy as np
+
+from simhash import native
+from simhash.reading import block_features
+from simhash.reading.block_features import Numbers
+from simhash.reading.extracted import Extracted
+from simhash.reading.html_blocks import (
+    KINDS,
+    LINE,
+    LONGEST_BARE,
+    METADATA,
+    NAMES,
+    PAGE,
+    RAW,
+    RULES,
+    SHOWN,
+    WINDOWS_1252,
+    Blocks,
+    read_blocks,
+)
+from simhash.reading.html_words import word_bits
+
+MIN_MAIN_CHARACTERS = 200
+"""Below this, main content was not found (a list, a form), and all visible text says more."""
+SCORE_SHIFT = 4
+"""Leaves are in 1024ths of a natural logarithm of odds, scores in 64ths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A sum of trees. A tree has questions (feature, most), whether a number is greater, and a leaf for all answers."""
+
+    bias: int
+    trees: list[tuple[list[tuple[int, int]], list[int]]]
+
+    def scores(self, table: Numbers) -> Numbers:
+        """Of each block of a table (features, blocks) how sure it is that it is content, in 64ths of log odds."""
+        total = np.full(table.shape[1], self.bias, dtype=np.int64)
+        for questions, leaves in self.trees:
+            features, most = zip(*questions, strict=True)
+            answers = table[list(features)] > np.array(most)[:, None]
+            total += np.array(leaves)[(1 << np.arange(len(questions))) @ answers]
+        return total >> SCORE_SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What was learned."""
+
+    looks: tuple[Look, Look]
+    threshold: int
+
+
+@cache
+def weights() -> Weights:
+    """The weights of this version, from `main_text.json`."""
+    stored = json.loads(files("simhash.reading").joinpath("main_text.json").read_text(encoding="utf-8"))
+    numbers = {name: at for at, name in enumerate((*block_features.NAMES, *block_features.SECOND_NAMES))}
+    first, second = (
+        Look(
+            look["bias"],
+            [([(numbers[name], most) for name, most in questions], leaves) for questions, leaves in look["trees"]],
+        )
+        for look in stored["looks"]
+    )
+    return Weights((first, second), stored["threshold"])
+
+
+@cache
+def words() -> dict[str, int]:
+    """The bits of words in attributes, behind those of kinds."""
+    return word_bits(len(KINDS))
+
+
+def read(html: str) -> Extracted:
+    """The main text of a page without NUL and lone surrogates; all its visible text if that has no main content."""
+    kernel = _kernel()
+    found = kernel.read(html) if kernel else None
+    return read_in_python(html) if found is None else Extracted(*found)
+
+
+def read_in_python(html: str) -> Extracted:
+    """The same without the native kernel."""
+    blocks = read_blocks(html, words())
+    return Extracted(text_of(blocks, weights()), blocks.title, blocks.language, blocks.canonical, blocks.robots)
+
+
+@cache
+def _kernel() -> native.PageReader | None:
+    learned = weights()
+    return native.page_reader(
+        names=_told_names(),
+        words=[*words().items()],
+        references=[*html5.items()],
+        longest_bare=LONGEST_BARE,
+        windows_1252=WINDOWS_1252,
+        endings=[*block_features.ENDINGS.items()],
+        looks=[(look.bias, look.trees) for look in learned.looks],
+        threshold=learned.threshold,
+        least=MIN_MAIN_CHARACTERS,
+    )
+
+
+def _told_names() -> list[tuple[object, ...]]:
+    """Names and their roles; of elements also what they do."""
+    roles = {LINE: "line", **dict.fromkeys(RULES, "rule"), PAGE: "page", **dict.fromkeys(METADATA, "metadata")}
+    roles |= dict.fromkeys(RAW, "raw") | dict.fromkeys(SHOWN, "shown") | {"script": "script", "title": "title"}
+    others = [(name, role, 0, 0, 0, 0, False, False, False) for name, role in roles.items()]
+    return [*others, *((name, "element", *astuple(does)) for name, does in NAMES.items())]
+
+
+def text_of(blocks: Blocks, learned: Weights) -> str:
+    """The main text of a page's blocks."""
+    texts = blocks.texts
+    if not texts or blocks.is_large:
+        return "\n".join(texts)
+    taken = scores(blocks, learned) > learned.threshold
+    main = "\n".join(text for text, is_taken in zip(texts, taken.tolist(), strict=True) if is_taken)
+    return main if len(main) >= MIN_MAIN_CHARACTERS else "\n".join(texts)
+
+
+def scores(blocks: Blocks, learned: Weights) -> Numbers:
+    """Of each block how sure the second look is that it is content, in 64ths of log odds."""
+    first, second = learned.looks
+    table = block_features.table(blocks)
+    sizes = table[block_features.NAMES.index("size")]
+    said = block_features.second_table(blocks, sizes, first.scores(table))
+    return second.scores(np.concatenate((table, said)))
