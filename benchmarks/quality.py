@@ -163,6 +163,7 @@ def peers_table(given: Texts, signatures: Sequence[Signature], console: Console)
     rows = [given.row("default", _shipped(signatures, DEFAULT), _rate(count, seconds))]
     for lsh in found["lsh"]:
         name = f"datasketch MinHashLSH, 128, threshold {lsh['threshold']} ({lsh['bands'][0]} x {lsh['bands'][1]})"
+        name += f", its own estimate at least {lsh['least']}" if lsh["least"] else ""
         rows.append(given.row(name, _pairs(lsh["pairs"], count), _rate(count, found["seconds"]["datasketch"])))
     for package, fingerprints in found["fingerprints"].items():
         values = [None if text is None else int(text, 16) for text in fingerprints]
