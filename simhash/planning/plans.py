@@ -47,10 +47,10 @@ class Costs:
     candidate: float
 
 
-COSTS = Costs(page=22.0, table=7.1, band=10.0, probe=2.2, candidate=1.2)
-"""Coarse, good for telling designs apart and not for promising a rate. 10 tables took 93 us a page (1M documents,
-random; batches of 100; two busy cores); in a later run 4 tables took 0.80 times as long (18 candidates), 2 probed
-ones 1.89, 6 tables with 3 bands 1.21. `make bench` measures the machine at hand."""
+COSTS = Costs(page=20.0, table=5.5, band=5.0, probe=2.4, candidate=1.2)
+"""Coarse, good for telling designs apart and not for promising a rate. Beside 6 bands, at 100,000 random documents in
+batches of 500, on two cores that were busy with other work: 127 us a page with 3 tables, 84 with 6, 106 with 10, in
+turns in one run. `make bench` measures the machine at hand."""
 
 
 @dataclass(frozen=True, slots=True)
