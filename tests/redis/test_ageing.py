@@ -204,9 +204,10 @@ def test_a_redis_that_lost_its_last_seconds_names_an_earlier_moment_and_loses_no
 # Two at a time -------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_who_retire_at_the_same_time_one_moves_the_index(aged, pages, filled):
+@pytest.mark.parametrize("when", ["built", "looked"])
+def test_of_two_who_retire_at_the_same_time_one_moves_the_index(aged, pages, filled, when):
     def other(step):
-        if step == "built":
+        if step == when:
             assert aged.ageing(20).retire()
 
     assert aged.ageing(5, other).retire() is None
