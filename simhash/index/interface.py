@@ -25,7 +25,7 @@ FORMAT = 5
 MOST_COMPARED = 2304
 """Stored pages that one page is compared with at most, unless its design has very many tables or probes: so that it
 keeps the server for less than 10 ms, whatever is stored (see docs/quality.md)."""
-LEAST_IN_PLACE = 32
+LEAST_IN_PLACE = 8
 STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 
@@ -189,8 +189,8 @@ class Relation:
         """How many stored pages one place takes: the oldest. Later ones do not stand there, and are met elsewhere.
 
         A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). Each table and
-        each band has the same share of `MOST_COMPARED`, each place of it the same part of that, but no less than 32:
-        256 with 3 tables and 6 bands, 32 in a table that is probed at distance 1 too.
+        each band has the same share of `MOST_COMPARED`, each place of it the same part of that, but no less than 8:
+        256 with 3 tables and 6 bands, 10 in the one that is probed at distance 1 too.
 
         Args:
             probes: in how many places of its table a page is looked up.

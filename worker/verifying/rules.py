@@ -7,7 +7,7 @@ common. Other pairs within reach may be found, and need not be.
 
 **Full places.** A prefix of a table, or the beginning of a band key, takes `place_limit` pages at most, the oldest:
 2,304 divided by the number of tables and bands, in a table that is probed at distance 1 too divided by its probes once
-more, and 32 at least, if no flag says otherwise. A page that was
+more, and 8 at least, if no flag says otherwise. A page that was
 stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
 are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
 these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it
@@ -24,7 +24,7 @@ from worker.verifying.designs import Tables, exported
 from worker.verifying.told import Head
 
 BAND_BITS = 32
-MOST_COMPARED, LEAST_IN_PLACE = 2304, 32
+MOST_COMPARED, LEAST_IN_PLACE = 2304, 8
 BUCKET_BITS = 14
 """What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
 PLACE_BITS = 7
