@@ -225,7 +225,7 @@ def written(looks: Sequence[main_text.Look], threshold: int, learned_from: dict[
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--folds", default=0, help="score so many parts of the first file's sites, learned from all others")
-@click.option("--threshold", default=24, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--threshold", default=16, show_default=True, help="log odds, in 64ths, above which a block is content")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="where the weights go")
 def main(files: Sequence[Path], folds: int, threshold: int, out: Path) -> None:
     """Learn the weights of `main-text` from marked pages, or say what to expect of them."""
