@@ -148,3 +148,33 @@ def test_metrics_of_a_consumer_that_is_just_starting_are_read_a_moment_later(tmp
     file.touch()
     monkeypatch.setattr("worker.stream.supervisor.time.sleep", lambda _: MmapedDict(str(file)).close())
     assert list(registry.collect()) == []
+
+
+def test_an_index_ages_while_its_consumers_run_and_what_is_on_disk_is_found(kafka_server, redis_server, name, tmp_path):
+    """The processes that fill the archive are killed on their way; verify finds all as promised over both."""
+    ages = {"archive": str(tmp_path), "max_documents": "10", "archive_pages": "5"}
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4, settings=ages)
+    made.create()
+    with (tmp_path / "log").open("wb") as log:
+        supervisor = Supervisor(made, log)
+        try:
+            fill(made, 100, seed=6)
+            made.wait_for(100)
+            until(lambda: supervisor.metric("simhash_dedup_archive_pages") >= 25, "the oldest are on disk")
+            for process in supervisor.consumers():
+                os.kill(process, signal.SIGKILL)
+            fill(made, 60, seed=7)
+            made.send([json_page(9000 + n, text) for n, text in enumerate(texts(100, Random(6)))])
+            made.wait_for(260)
+            until(lambda: supervisor.metric("simhash_dedup_archive_pages") >= 45, "they go on")
+            supervisor.process.terminate()
+            assert supervisor.process.wait(60) == 0
+        finally:
+            supervisor.process.kill()
+    made.check()
+    again = [v for v in made.verdicts() if int(v["id"]) >= 9000]
+    assert {v["verdict"] for v in again} == {"duplicate"}
+    url = again[0]["match"]["url"]
+    assert f"seq {again[0]['match']['seq']}  {url}" in made.command("inspect", again[0]["fingerprint"]).stdout
+    assert made.command("index", "delete", url).returncode == 0
+    assert made.command("index", "delete", url).returncode == 1, "it is gone"
