@@ -1,9 +1,9 @@
-"""Whether kernel and Python give one signature for every page: `python -m benchmarks.agreement --pages FILE [FILE]…`.
+"""Whether kernel and Python give one text and one signature for every page: `python -m benchmarks.agreement`.
 
-Of each page its main text is signed by both, and its markup as if that were text; of each other file (`FILE`) its
-content. With --mutated so many damaged forms of the pages come besides (`benchmarks.mutations`), in charsets that may
-not be those that they declare. The tests do the same on the bundled pages and on made-up text; this is for a corpus
-that cannot be bundled, and for a long run.
+Of each page (--pages) its main text is signed by both, and its markup as if that were text; of each other file (`FILE`)
+its content. What holds a tag is read by both as well. With --mutated so many texts of damaged forms of the pages come
+besides (`benchmarks.mutations`), in charsets that may not be those that they declare. The tests do the same on the
+bundled pages and on made-up text; this is for a corpus that cannot be bundled, and for a long run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rich.progress import track
 from benchmarks.mutations import as_bytes, mutated
 from simhash import native
 from simhash.errors import PageError
+from simhash.reading import main_text
 from simhash.reading.charset import decode
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import DEFAULT
@@ -36,7 +37,9 @@ Named = tuple[str, str]
 
 @click.command()
 @click.option("--pages", type=FILE, multiple=True, help="pages, JSONL (.gz, .zst) (repeatable)")
-@click.option("--mutated", "forms", type=click.IntRange(0), default=0, help="how many damaged forms of them besides")
+@click.option(
+    "--mutated", "forms", type=click.IntRange(0), default=0, help="how many texts of their damaged forms besides"
+)
 @click.option("--seed", default=1, show_default=True, help="of the damage; a form's number and this name it")
 @click.argument("files", type=FILE, nargs=-1)
 def main(pages: tuple[Path, ...], forms: int, seed: int, files: tuple[Path, ...]) -> None:
@@ -47,11 +50,18 @@ def main(pages: tuple[Path, ...], forms: int, seed: int, files: tuple[Path, ...]
     different = []
     for name, text in chain(_of_files(files), *(_of_pages(pages, forms, seed) if pages else ())):
         texts, characters = texts + 1, characters + len(text)
-        if DEFAULT.signature(text, b"raw") != DEFAULT.signature_in_numpy(text, b"raw"):
+        if _differ(text):
             different.append(name)
             print(f"different: {name}")
-    print(f"{texts:,} texts of {characters:,} characters, {len(different):,} of them with two signatures")
+    print(f"{texts:,} texts of {characters:,} characters, {len(different):,} of them with two readings or signatures")
     sys.exit(1 if different or not texts else 0)
+
+
+def _differ(text: str) -> bool:
+    """Whether the two ways sign a text differently, or read it differently as if it were markup."""
+    if DEFAULT.signature(text, b"raw") != DEFAULT.signature_in_numpy(text, b"raw"):
+        return True
+    return "<" in text and main_text.read(text) != main_text.read_in_python(text)
 
 
 def _of_files(files: Sequence[Path]) -> Iterator[Named]:
@@ -75,15 +85,17 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Named]:
 
 
 def _damaged(files: tuple[Path, ...], seed: str) -> Iterator[Named]:
-    """The main text of a damaged form of each page, or of its markup where the form is refused as a page."""
+    """A damaged form of each page and its main text, or its bytes one by one where the form is refused as a page."""
     for name, content, _ in _contents(files):
         random = Random(f"{seed} {name}")
         page = as_bytes(mutated(content, random), random)
         try:
             text = decode(page, None).text
-            yield f"{name}, damaged by seed {seed}", extract_text(text, DEFAULT.extractor)
+            text = text.replace("\0", "")
+            yield f"{name}, damaged by seed {seed}", text
+            yield f"{name}, main text, damaged by seed {seed}", extract_text(text, DEFAULT.extractor)
         except PageError:
-            yield f"{name}, damaged by seed {seed}, as it is", page.decode("latin-1")
+            yield f"{name}, damaged by seed {seed}, as it is", page.decode("latin-1").replace("\0", "")
 
 
 def _contents(files: tuple[Path, ...]) -> Iterator[tuple[str, str, bool]]:

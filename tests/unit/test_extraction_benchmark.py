@@ -21,6 +21,7 @@ from benchmarks.hostile import FAMILIES, SIZES, cost
 from benchmarks.mutations import MUTATIONS, as_bytes, mutated
 from benchmarks.samples import read_pages
 from simhash.errors import PageError
+from simhash.reading import main_text
 from simhash.reading.charset import decode
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import DEFAULT
@@ -122,6 +123,18 @@ def test_damaged_pages_have_one_signature_whoever_makes_it() -> None:
         read += 1
         assert DEFAULT.signature(text, page) == DEFAULT.signature_in_numpy(text, page), f"seed {seed}"
     assert read > 60
+
+
+def test_damaged_and_hostile_pages_have_one_main_text_whoever_reads_them() -> None:
+    pages = [page["html"] for page in read_pages() if len(page["html"]) < 12_000]
+    damaged = (mutated(pages[seed % len(pages)], Random(seed)) for seed in range(150))
+    for page in (*damaged, *(family(3_000) for family in FAMILIES.values())):
+        shown = page.replace("\0", "")
+        assert main_text.read(shown) == main_text.read_in_python(shown), shown[:200]
+
+
+def test_no_hostile_page_is_refused() -> None:
+    assert [name for name in FAMILIES if cost("main-text", name, 20_000).refused] == []
 
 
 def test_contenders_go_over_all_pages_and_the_limit_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
