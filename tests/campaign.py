@@ -34,8 +34,9 @@ SETTINGS = {
     "log_level": "warning",
     "metrics_address": "off",
 }
-ORDINARY_ENDS = {0, 8, -signal.SIGKILL, -signal.SIGTERM}
-"""A worker is started again after these; 8 asks for it, and one that has just begun has no handlers yet."""
+ORDINARY_ENDS = {0, 7, -signal.SIGKILL, -signal.SIGTERM}
+"""A worker is started again after these. One that has just begun ends with 7 when no broker answers it, and has no
+handlers of signals yet."""
 STEPS = ("prepared", "judged", "begun", "sent", "offsets")
 MOST_BATCHES = 2000
 TEMPLATE_WORDS = 29
