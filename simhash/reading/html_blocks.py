@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.entities import html5
 
+from simhash.reading.html_tokens import ATTRIBUTE, STOP
+
 END_TAG_REACH = 32
 """How many of the innermost open elements an end tag may end."""
 ATTRIBUTE_CHARACTERS = 256
@@ -132,20 +134,13 @@ _TABLE = NAMES["table"].number
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
-# The quantifiers are possessive: it never goes back, so it is linear on any input. A quote opens a value only after
-# `=`; what is not closed runs to the end.
-_STOP = r"[\t\n\f\r\ />]"
-_ATTRIBUTE = r"""
-    [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
-    (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
-"""
 # The first alternative is the usual spelling of the second, four times as fast.
-_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
+_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
 # A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
 _SCRIPT_TEXT = rf"""(?ai:
-    (?: [^<]++ | <(?!/script{_STOP}|!--)
-      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{_STOP})
-                   | <script{_STOP} (?: [^<-]++ | -(?!->) | <(?!/script{_STOP}) )*+ (?:</script{_STOP})?+ )*+ (?:-->)?+
+    (?: [^<]++ | <(?!/script{STOP}|!--)
+      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{STOP})
+                   | <script{STOP} (?: [^<-]++ | -(?!->) | <(?!/script{STOP}) )*+ (?:</script{STOP})?+ )*+ (?:-->)?+
     )*+
 )"""
 
@@ -171,19 +166,19 @@ _COMMENT = r"!--(?: -?> | .*?(?:--!?>|\Z) ) | [!?/][^>]*+ >?+"
 # start tag's name, by its kind, its attributes, and the text of an element without inner markup.
 TOKEN = re.compile(
     rf"""
-    ( (?: [^<]++ | <(?! /?+ (?:{_SCRIPT}|{_RAW}|{_BLOCK}){_STOP} )
+    ( (?: [^<]++ | <(?! /?+ (?:{_SCRIPT}|{_RAW}|{_BLOCK}){STOP} )
                    (?: /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+ | {_COMMENT} )?+ )*+ )
     (?: </([a-zA-Z][a-zA-Z0-9]*+) {_ATTRIBUTES} >?+
-      | <(?: ({_BLOCK}) | ({_SCRIPT}) | ({_RAW}) )(?={_STOP})
+      | <(?: ({_BLOCK}) | ({_SCRIPT}) | ({_RAW}) )(?={STOP})
         ({_ATTRIBUTES}) >?+
-        ((?(4) {_SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){_STOP}) )*+ | )))
+        ((?(4) {_SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){STOP}) )*+ | )))
       | \Z )
     """,
     re.VERBOSE | re.DOTALL,
 )
 # What is no text between two block-level tags; the first group is the name of a link, the second its attributes.
 _INLINE = re.compile(
-    rf"""<(?: (/?+[aA])(?={_STOP}) ({_ATTRIBUTES}) >?+
+    rf"""<(?: (/?+[aA])(?={STOP}) ({_ATTRIBUTES}) >?+
             | /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+
             | {_COMMENT} )""",
     re.VERBOSE | re.DOTALL,

@@ -8,18 +8,18 @@ _TOKENS_AT_ONCE = 10_000
 
 # The quantifiers are possessive: it never goes back, so it is linear on any input. A quote opens a value only after
 # `=`; what is not closed runs to the end.
-_STOP = r"[\t\n\f\r\ />]"
-_ATTRIBUTE = r"""
+STOP = r"[\t\n\f\r\ />]"
+ATTRIBUTE = r"""
     [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
     (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
 """
 # The first alternative is the usual spelling of the second, four times as fast.
-_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+"
+_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {ATTRIBUTE} )*+"
 # A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
 _SCRIPT_TEXT = rf"""(?i:
-    (?: [^<]++ | <(?!/script{_STOP}|!--)
-      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{_STOP})
-                   | <script{_STOP} (?: [^<-]++ | -(?!->) | <(?!/script{_STOP}) )*+ (?:</script{_STOP})?+ )*+ (?:-->)?+
+    (?: [^<]++ | <(?!/script{STOP}|!--)
+      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{STOP})
+                   | <script{STOP} (?: [^<-]++ | -(?!->) | <(?!/script{STOP}) )*+ (?:</script{STOP})?+ )*+ (?:-->)?+
     )*+
 )"""
 
@@ -38,15 +38,15 @@ _RAW_NAMES = "|".join(
 TOKEN = re.compile(
     rf"""<(?:
       (/[a-zA-Z0-9:-]++)>
-    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) )(?={_STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
+    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) )(?={STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
       ({_ATTRIBUTES} [\t\n\f\r\ /]*+) >?+
-      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){_STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
+      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
     | !--(?: -?> | .*?(?:--!?>|\Z) )
     | [!?/][^>]*+ >?+
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
+_ATTRIBUTE_NAME = re.compile(ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
 _SEPARATORS = "\t\n\f\r /"
 
 
