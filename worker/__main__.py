@@ -12,7 +12,7 @@ UNFIT = 2
 
 
 def main() -> None:
-    """Load the commands, which takes a second or so, and run the one that is asked for."""
+    """Load the command that is asked for, which takes up to a second, and run it."""
     heard = signal.getsignal(signal.SIGINT) == signal.default_int_handler  # else whoever started us wants it ignored
     if heard:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))

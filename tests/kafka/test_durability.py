@@ -132,7 +132,7 @@ def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_star
     with working(another):
         assert "simhash-dedup rebuild" in another.refusal(5)
     assert len(stream.verdicts()) == 64
-    accepted = stream.command("index", "accept")
+    accepted = stream.command("index", "accept", "--execute")
     assert accepted.returncode == 0, accepted.stderr
     third = stream.worker()
     with working(third):

@@ -241,7 +241,10 @@ def test_a_rewound_group_is_noticed_and_right_after_it_is_announced(stream):
     with closing_admin(stream.bootstrap_servers) as admin:
         admin.delete_groups([stream.name])
     rewound_exit(stream)
-    announced = stream.command("index", "rewind", stream.input_topic)
+    shown = stream.command("index", "rewind", stream.input_topic)
+    assert (shown.returncode, "would be lowered to 0" in shown.stdout) == (0, True), shown.stderr
+    rewound_exit(stream)
+    announced = stream.command("index", "rewind", stream.input_topic, "--execute")
     assert announced.returncode == 0, announced.stderr
     again = stream.worker()
     with working(again):
@@ -249,6 +252,18 @@ def test_a_rewound_group_is_noticed_and_right_after_it_is_announced(stream):
         again.stop()
     second = {v["source"]["offset"]: v for v in stream.verdicts()[COUNT:]}
     assert second == first
+
+
+def test_beside_a_live_group_neither_rewind_nor_accept_do_anything(stream):
+    filled(stream, 16)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(16)
+        for asked in (["rewind", stream.input_topic], ["accept"]):
+            refused = stream.command("index", *asked, "--execute")
+            assert refused.returncode == 4, asked
+            assert f"group {stream.name} has 1 members: stop all workers first" in refused.stderr
+        worker.stop()
 
 
 def test_a_topic_made_again_is_noticed_and_right_after_it_is_announced(stream):
@@ -263,7 +278,7 @@ def test_a_topic_made_again_is_noticed_and_right_after_it_is_announced(stream):
     stream.create()
     filled(stream, 32)
     rewound_exit(stream)
-    assert stream.command("index", "rewind", stream.input_topic).returncode == 0
+    assert stream.command("index", "rewind", stream.input_topic, "--execute").returncode == 0
     again = stream.worker()
     with working(again):
         stream.wait_for(64)

@@ -142,5 +142,5 @@ def test_the_manifests_command_is_one():
     (*_, job) = YAML(typ="safe").load_all(MANIFEST)
     (driver,) = job["spec"]["template"]["spec"]["containers"]
     assert driver["command"] == ["simhash-dedup", "batch"]
-    context = commands.commands["batch"].make_context("batch", list(driver["args"]))
+    context = commands.lazy["batch"].imported().make_context("batch", list(driver["args"]))
     assert context.params["against"] == ("/crawl/archive",)

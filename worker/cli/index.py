@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.index.stores import found_index
 from worker.index.whole import Whole, found_whole
 from worker.records.verdict import hexadecimal
+from worker.settings import Settings
+from worker.stream.kafka.groups import refuse_live_group
+
+_ONLY = "only pages that were called unique are stored (the verdict of a duplicate names the page that it is one of)"
 
 
 @click.command()
@@ -39,7 +43,7 @@ def inspect(what: str, as_json: bool, config: Path | None, **flags: Any) -> None
     for neighbour in found:
         click.echo(_line(neighbour, whole.index, as_json))
     if not found:
-        click.echo(f"nothing within reach of {what}", err=True)
+        click.echo(f"nothing within reach of {what}: {_ONLY}", err=True)
         sys.exit(1)
 
 
@@ -73,60 +77,78 @@ def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str | bytes
     return msgspec.json.encode(fields)
 
 
-@click.group()
-def index() -> None:
-    """Tell an index what an operator knows."""
+KAFKA = ("bootstrap_servers", "group_id", *(name for name in Settings.model_fields if name.startswith("kafka_")))
+execute_option = click.option("--execute", is_flag=True, help="do it; without this, only say what would be done")
 
 
-@index.command()
+@click.command()
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(0), multiple=True, help="only this partition; may be given again")
 @click.option(
     "--to", "offset", type=click.IntRange(0), default=0, show_default=True, help="the offset to begin again at"
 )
-@settings_options((*INDEX, *LOGGING))
-def rewind(topic: str, partition: tuple[int, ...], offset: int, config: Path | None, **flags: Any) -> None:
+@execute_option
+@settings_options((*INDEX, *KAFKA, *LOGGING))
+def rewind(
+    topic: str, partition: tuple[int, ...], offset: int, execute: bool, config: Path | None, **flags: Any
+) -> None:
     """Announce that TOPIC will be read again from an offset: the group is rewound, or the topic was made again.
 
-    Workers refuse to judge pages whose verdicts are committed; this says that it is meant. Stop all workers of the
-    group first. Pages that are in the index keep their `unique` verdict and number; others are judged anew.
+    Workers refuse to judge pages whose verdicts are committed; this says that it is meant. Pages that are in the index
+    keep their `unique` verdict and number; others are judged anew. Stop all workers first: while the group has members
+    it is refused. Without --execute it only shows what it would do.
 
     \b
-      simhash-dedup index rewind pages                        # all partitions, from their beginning
-      simhash-dedup index rewind pages --partition 3 --to 1200
+      simhash-dedup index rewind pages                                  # show: all partitions, from their beginning
+      simhash-dedup index rewind pages --partition 3 --to 1200 --execute
     """
-    found = found_index(settings_of(config, flags))
-    rewound = list(_rewind(found, topic, partition, offset))
-    for line in rewound:
-        click.echo(line)
-    if not rewound:
-        click.echo(f"the index knows no partition of {topic}: nothing to announce", err=True)
+    settings = settings_of(config, flags)
+    found = found_index(settings)
+    if execute:
+        refuse_live_group(settings)
+    marks = dict(_rewound(found.marks(), topic, partition, offset))
+    if not marks:
+        click.echo(f"the index has no mark of {topic} above {offset}: nothing to announce", err=True)
         sys.exit(1)
+    for each, mark in sorted(marks.items()):
+        if execute:
+            found.rewind(each, offset)
+        click.echo(f"{topic}[{each.number}]: mark {mark} {'' if execute else 'would be '}lowered to {offset}")
+    _say_how(execute)
 
 
-def _rewind(found: RedisIndex, topic: str, only: tuple[int, ...], offset: int) -> Iterator[str]:
-    for partition, mark in sorted(found.marks().items()):
-        if partition.topic != topic or (only and partition.number not in only):
-            continue
-        if mark > offset:
-            found.rewind(Partition(*partition), offset)
-            yield f"{topic}[{partition.number}]: mark {mark} lowered to {offset}"
-        else:
-            yield f"{topic}[{partition.number}]: mark {mark} is not above {offset}"
+def _rewound(
+    marks: Mapping[Partition, int], topic: str, only: tuple[int, ...], offset: int
+) -> Iterator[tuple[Partition, int]]:
+    for partition, mark in marks.items():
+        if partition.topic == topic and mark > offset and (not only or partition.number in only):
+            yield partition, mark
 
 
-@index.command()
-@settings_options((*INDEX, *LOGGING))
-def accept(config: Path | None, **flags: Any) -> None:
+@click.command()
+@execute_option
+@settings_options((*INDEX, *KAFKA, *LOGGING))
+def accept(execute: bool, config: Path | None, **flags: Any) -> None:
     """Announce that the index is right as it is, though it lacks what was committed, or Redis has changed.
 
     Workers stop when Redis was restarted, restored or failed over and pages are missing whose verdicts are out;
     `simhash-dedup rebuild` brings them back. This says instead that they may be missing, as when an index was emptied
-    on purpose: pages like them will be unique a second time. Stop all workers of the group first.
+    on purpose: pages like them will be unique a second time. Stop all workers first: while the group has members it is
+    refused. Without --execute it only shows what it would do.
 
     \b
-      simhash-dedup index accept --index-name dedup
+      simhash-dedup index accept --index-name dedup             # show
+      simhash-dedup index accept --index-name dedup --execute
     """
-    found = found_index(settings_of(config, flags))
-    found.accept()
-    click.echo(f"accepted: {found.documents()} pages, as they are")
+    settings = settings_of(config, flags)
+    found = found_index(settings)
+    if execute:
+        refuse_live_group(settings)
+        found.accept()
+    click.echo(f"{'accepted' if execute else 'would accept'}: {found.documents():,} pages, as they are")
+    _say_how(execute)
+
+
+def _say_how(executed: bool) -> None:
+    if not executed:
+        click.echo("nothing was changed: stop all workers, then give --execute", err=True)

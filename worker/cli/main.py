@@ -6,45 +6,71 @@ import errno
 import os
 import signal
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from typing import ClassVar
 
 import click
 
-from simhash import native
-from worker.cli.base import base
-from worker.cli.batch import batch
-from worker.cli.evaluate import evaluate
-from worker.cli.explain import explain
-from worker.cli.file import file
-from worker.cli.index import index, inspect
-from worker.cli.migrate import migrate
-from worker.cli.operating import COMMANDS as OPERATING
-from worker.cli.plan import plan
-from worker.cli.rebuild import rebuild
-from worker.cli.report import report
-from worker.cli.run import run
-from worker.cli.tables import tables
+from worker.cli.completion import NAME, complete
+from worker.cli.lazy import Lazy, LazyGroup
 from worker.cli.terminal import guard_streams
-from worker.cli.topics import topics
-from worker.cli.verify import verify
 from worker.errors import InputError
-from worker.failure import exit_code_of
-from worker.failure import report as report_failure
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     """Print the version, and whether the native kernel is in use; the kernel is looked for only when asked."""
     if not asked or context.resilient_parsing:
         return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from simhash import native
+
     try:
-        number = version("simhash-dedup")
+        number = version(NAME)
     except PackageNotFoundError:
         number = "from the source tree"
     click.echo(f"simhash-dedup {number}, fingerprints by {native.describe()}")
     context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Index(LazyGroup):
+    lazy: ClassVar = {
+        "accept": Lazy("worker.cli.index:accept", "Announce that the index is right as it is."),
+        "base": Lazy("worker.cli.base:base", "Show the archive beside which the index is judged, or announce another."),
+        "check": Lazy("worker.cli.operating.check:check", "Verify that the index is whole."),
+        "delete": Lazy("worker.cli.operating.delete:delete", "Forget pages by their URLs (takedowns)."),
+        "export": Lazy("worker.cli.operating.transfer:export", "Write the index to a file."),
+        "import": Lazy("worker.cli.operating.transfer:import_", "Store an exported index in Redis."),
+        "migrate": Lazy("worker.cli.migrate:migrate", "Give a live index other tables, while workers go on."),
+        "retire": Lazy("worker.cli.operating.retire:retire", "Move pages that age into the archive on disk."),
+        "rewind": Lazy("worker.cli.index:rewind", "Announce that a topic will be read again."),
+        "stats": Lazy("worker.cli.operating.stats:stats", "Show how large the index is, and what takes the memory."),
+    }
+
+
+class _Commands(LazyGroup):
+    lazy: ClassVar = {
+        "batch": Lazy("worker.cli.batch:batch", "Judge many pages against all before them, on Spark."),
+        "evaluate": Lazy("worker.cli.evaluate:evaluate", "Measure what profiles find, on labelled pages."),
+        "explain": Lazy("worker.cli.explain:explain", "Show why two pages match, or do not."),
+        "file": Lazy("worker.cli.file:file", "Judge the pages in files; nothing to start."),
+        "index": Lazy("worker.cli.main:index", "Look after an index: size, takedowns, export, migration …"),
+        "inspect": Lazy("worker.cli.index:inspect", "Show what the index holds near a URL or fingerprint."),
+        "plan": Lazy("worker.cli.plan:plan", "Show what an index would take and find, before there is one."),
+        "rebuild": Lazy("worker.cli.rebuild:rebuild", "Make the index afresh from the verdicts."),
+        "report": Lazy("worker.cli.report:report", "Make verdicts a page to look at in a browser."),
+        "run": Lazy("worker.cli.run:run", "Judge the pages of a Kafka topic, exactly once."),
+        "tables": Lazy("worker.cli.tables:tables", "Compressed tables on disk: build, merge, look up, verify."),
+        "topics": Lazy("worker.cli.topics:topics", "Make the Kafka topics, or say what is wrong with them."),
+        "verify": Lazy("worker.cli.verify:verify", "Check from outside what was told."),
+    }
+
+
+@click.group(cls=_Index)
+def index() -> None:
+    """Look after an index: what it holds and takes, and what an operator knows and it does not."""
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
     "--version",
     is_flag=True,
@@ -76,20 +102,14 @@ def commands() -> None:
     """
 
 
-index.add_command(base)
-for command in (run, file, batch, topics, plan, rebuild, verify, index, inspect, evaluate, explain, report, tables):
-    commands.add_command(command)
-for command in (*OPERATING, migrate):
-    index.add_command(command)
-
-
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
     _fill_closed_streams()
     guard_streams()
+    complete(commands)
     try:
         # Not commands(): click would make exit code 1 of a broken pipe.
-        with commands.make_context("simhash-dedup", sys.argv[1:]) as context:
+        with commands.make_context(NAME, sys.argv[1:]) as context:
             commands.invoke(context)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
@@ -105,7 +125,9 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _give_up_standard_output()
             error = InputError(f"cannot write: {error.strerror}")
-        report_failure(error)
+        from worker.failure import exit_code_of, report
+
+        report(error)
         sys.exit(exit_code_of(error))
 
 

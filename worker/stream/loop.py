@@ -424,5 +424,5 @@ def _rewound(settings: Settings, partition: Partition, position: int, mark: int)
     return (
         f"group {settings.group_id} stands at offset {position} of {topic}[{number}], below the mark {mark} up to "
         f"which index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. "
-        f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic}"
+        f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic} --execute"
     )
