@@ -22,9 +22,13 @@ def exit_code_of(error: BaseException) -> int:
     return INDEX_EXIT_CODE if isinstance(error, IndexFault) else 1
 
 
-def report(error: BaseException) -> None:
-    """Say what was wrong; only what nobody foresaw gets a traceback."""
+def report(error: BaseException, whose: str = "") -> None:
+    """Say what was wrong; only what nobody foresaw gets a traceback.
+
+    Args:
+        whose: of several processes that write to one place, which.
+    """
     if isinstance(error, WorkerError | SimhashError):
-        sys.stderr.write(f"simhash-dedup: {error}\n")
+        sys.stderr.write(f"simhash-dedup: {whose and f'{whose}: '}{error}\n")
     else:
         log.critical("unforeseen: %r", error, exc_info=error)

@@ -8,10 +8,16 @@ import sys
 import structlog
 
 
-def configure(level: str, form: str) -> None:
-    """Write log lines of `level` and above to standard error, as text or as JSON."""
+def configure(level: str, form: str, whose: str = "") -> None:
+    """Write log lines of `level` and above to standard error, as text or as JSON.
+
+    Args:
+        whose: of several processes that write there, the one whose lines these are.
+    """
     times = structlog.processors.TimeStamper(fmt="iso", utc=True)
     before: list[structlog.typing.Processor] = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, times]
+    if whose:
+        before.append(lambda _, __, event: {**event, "of": whose})
     renderer = (
         structlog.processors.JSONRenderer()
         if form == "json"

@@ -47,9 +47,9 @@ UNNAMED_UNICODE = "14.0.0"
 
 Scheme = TokenPairs | ScriptRuns | Words | CharacterGrams | Keywords
 Weighting = Literal["one", "count", "score"]
-Rounding = Literal["none", "up", "nearest"]
+Rounding = Literal["none", "up", "down", "nearest"]
 _Rounds = Callable[[Weighing], Weighing]
-_ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "nearest": np.rint}
+_ROUND: Mapping[Rounding, _Rounds] = {"none": np.asarray, "up": np.ceil, "down": np.floor, "nearest": np.rint}
 
 
 ShortDigest = Literal["text", "title-and-tokens"]
@@ -464,8 +464,8 @@ TUTORIAL = Profile(
 )
 """After the published Python tutorial: cut and joined by "|", top 10, low 64 bits of the 128-bit string hash.
 
-Weights are rounded up to whole numbers: rounded down, most are 0 and with them the fingerprint of every
-short text.
+In one thing it is not to the letter: weights are rounded up to whole numbers, and the recipe rounds them down
+(`rounding = "down"`), which makes most of them 0, and with them the fingerprint of every short text.
 """
 
 _SHIPPED = (DEFAULT, LOOSE, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)

@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 import pytest
 import redis
+from kafka import TopicPartition
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
@@ -19,9 +20,9 @@ from tests.backends import KINDS, Backend
 from tests.kafka.test_exactly_once import finish
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
-from tests.stream import Stream, json_page, texts, working
+from tests.stream import Stream, closing_admin, json_page, texts, working
 from worker.index.stores import connect
-from worker.rebuilding.build import Target, build
+from worker.rebuilding.build import Needs, Target, build
 from worker.rebuilding.collected import Collected
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Settled, Told
@@ -70,14 +71,27 @@ def original(backend, name):
     return index, [told(page, answer.decision) for page, answer in zip(pages, answers, strict=True)]
 
 
-def rebuilt(backend, name, answered, takedowns=(), retention=None, on_record=lambda seq, last: None, source=""):
+def rebuilt(
+    backend,
+    name,
+    answered,
+    takedowns=(),
+    retention=None,
+    on_record=lambda seq, last: None,
+    source="",
+    needs=Needs.ALL,
+):
     """The index called `name`, made from these."""
     spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
     with Sorted() as unique:
         collected = Collected(PROFILE, takedowns, unique)
         for _ in collected.add_all(answered):
             pass
-        build(Target(partial(backend.store, name), spec, retention or Retention(), source), collected, on_record)
+        build(
+            Target(partial(backend.store, name), spec, retention or Retention(), source, needs=needs),
+            collected,
+            on_record,
+        )
     return backend.existing(name), collected
 
 
@@ -199,7 +213,11 @@ def test_what_was_taken_down_and_is_told_unique_again_is_stored(backend, name):
     later = Told(structs_replaced(first.verdict, seq=7), TAKEN_DOWN_MS + 1)
     takedowns = [taken_down(first), taken_down(first, at=5)]
     index, collected = rebuilt(
-        backend, name, [first, Told(structs_replaced(again.verdict, seq=2), 5), later], takedowns
+        backend,
+        name,
+        [first, Told(structs_replaced(again.verdict, seq=2), 5), later],
+        takedowns,
+        needs=Needs.NOTHING,
     )
     assert [record.seq for _, record in contents(index)] == [2, 7]
     assert [row.seq for row in collected.taken_down] == [1]
@@ -256,7 +274,7 @@ def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(b
 def test_verdicts_of_another_profile_are_left_out(backend, name, original):
     _, answered = original
     others = [Told(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]]
-    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]])
+    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]], needs=Needs.NOTHING)
     assert collected.counts.other_profile == 100
     assert again.documents() == sum(1 for each in answered[100:] if each.verdict.seq)
 
@@ -320,6 +338,32 @@ def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):
     done = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-2")
     assert done.returncode == 0, done.stderr
     assert contents(existing_index(client, f"{name}-2")) == contents(existing_index(client, name))
+    lines = verdicts.read_text().splitlines(keepends=True)
+    verdicts.write_text("".join(line for line in lines if json.loads(line)["seq"] not in (3, 4, 5)))
+    refused = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-4")
+    assert refused.returncode == 3
+    assert "numbers are in no verdict, the first 3 to 5: verdicts were deleted" in refused.stderr
+    told_so = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-4", "--partial")
+    assert (told_so.returncode, "stored" in told_so.stdout) == (0, True), told_so.stderr
     verdicts.write_text("{}\n")
     broken = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-3")
     assert (broken.returncode, "line 1 is no verdict" in broken.stderr) == (3, True)
+
+
+def test_topics_from_which_something_was_deleted_are_not_taken_for_all(kafka_server, redis_server, name):
+    """Also before: topics that would lose what a rebuild needs are told of by `topics` and by each worker."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(n, text) for n, text in enumerate(texts(20, Random(9)))])
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(20)
+        assert f"topic {stream.verdict_topic}: retention.ms is " in worker.stop()[1]
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(stream.verdict_topic, 0): 3})
+    again = ("rebuild", "--index-name", f"{name}-2")
+    refused = stream.command(*again)
+    assert (refused.returncode, "numbers are in no verdict, the first 1 to " in refused.stderr) == (3, True)
+    assert "retention" not in stream.command("topics", "--dry-run", "--max-age", "2d").stdout
+    assert "the index remembers for ever" in stream.command("topics", "--dry-run").stdout
+    assert stream.command(*again, "--partial").returncode == 0

@@ -31,7 +31,7 @@ def settings_of(stream):
     return load({n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)})
 
 
-def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_settings):
+def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_settings, tmp_path):
     first, second = Slot(slot_settings), Slot(slot_settings)
     assert first.name != second.name
     first.release()
@@ -39,6 +39,17 @@ def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_sett
     assert third.name == first.name
     second.release()
     third.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_lock_file_is_not_followed(slot_settings, tmp_path):
+    first = Slot(slot_settings)
+    (place,) = tmp_path.glob("*-0.lock")
+    first.release()
+    place.symlink_to(tmp_path / "elsewhere")
+    second = Slot(slot_settings)
+    assert (second.name[-2:], (tmp_path / "elsewhere").exists()) == ("-1", False)
+    second.release()
 
 
 def test_a_slot_of_another_user_is_passed_over(slot_settings, monkeypatch):

@@ -53,7 +53,7 @@ def test_every_setting_stands_in_its_table_as_it_is():
     assert [row for row in rows if row not in table] == []
 
 
-@pytest.mark.parametrize("name", sorted(commands.commands))
+@pytest.mark.parametrize("name", commands.lazy)
 def test_every_command_stands_in_its_table_and_has_help_that_teaches(name):
     assert f"| `simhash-dedup {name}" in page("commands")
     shown = CliRunner().invoke(commands, [name, "--help"])
@@ -149,7 +149,7 @@ def test_the_environment_is_read_in_one_place():
     readers = {
         p.name for p in [*modules("simhash"), *modules("worker")] if re.search(r"os\.(environ|getenv)\b", p.read_text())
     }
-    assert readers <= {"settings.py", "supervisor.py"}
+    assert readers <= {"completion.py", "settings.py", "supervisor.py"}
 
 
 def test_packages_only_re_export():
@@ -168,3 +168,14 @@ def test_links_between_documents_lead_somewhere(path):
 def test_every_module_says_what_it_is_for():
     for path in [*modules("simhash"), *modules("worker")]:
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+def test_whatever_the_image_carries_has_its_notice():
+    carried = set(re.findall(r"^([a-z0-9_.-]+)==", (ROOT / "requirements.lock").read_text(), re.M))
+    named = set(re.findall(r"^\| ([a-z][a-z0-9_.-]*) \|", (ROOT / "THIRD_PARTY.md").read_text(), re.M)) - {"package"}
+    assert named == carried
+
+
+def test_what_security_names_is_there():
+    for path in re.findall(r"`((?:tests|deploy)/[^`]+)`", (ROOT / "SECURITY.md").read_text()):
+        assert (ROOT / path).exists(), path

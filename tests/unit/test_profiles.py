@@ -325,6 +325,7 @@ def test_the_tutorial_rounds_weights_up_where_rounding_down_leaves_nothing() -> 
     text = "我来到北京清华大学，学习计算机科学与技术，准备毕业以后到中国科学院继续深造。"
     scores = Keywords(top=10, cut_joined_by="|")(text)
     assert all(score < 2 for score in scores.values())
+    assert not Weights("score", rounding="down").of(np.array([score for score in scores.values() if score < 1])).any()
     bag = {word: float(np.ceil(score)) for word, score in scores.items()}
     expected = fingerprint(bag, "string_128", 128)
     assert expected is not None

@@ -49,6 +49,29 @@ def row_of(seq, inserted_ms):
     return RecordRow(seq, inserted_ms, "0" * 16, None, "text:" + "0" * 16, f"{seq:016x}", "http://a/", None, None)
 
 
+@pytest.mark.parametrize(
+    ("seqs", "skipped", "oldest_ms", "from_first", "missing"),
+    [
+        ([1, 2, 3], 0, 0, False, []),
+        ([1, 2, 5, 9], 0, 0, False, [(3, 4), (6, 8)]),
+        ([4, 5], 0, 0, False, [(1, 3)]),
+        ([4, 5], 0, 0, True, []),
+        ([4, 5, 7], 0, 0, True, [(6, 6)]),
+        ([4, 5, 9, 10], 2, 0, False, []),  # beside what max_documents forgets
+        ([4, 5, 9, 12], 2, 0, False, [(10, 11)]),
+        ([4, 7, 9, 12], 0, 8, False, [(10, 11)]),  # beside what max_age forgets
+    ],
+)
+def test_numbers_that_no_verdict_has_are_missing_but_not_beside_what_is_forgotten(
+    seqs, skipped, oldest_ms, from_first, missing
+):
+    with Sorted() as unique:
+        for seq in reversed(seqs):
+            unique.add(row_of(seq, inserted_ms=seq))
+        found = list(Collected(PROFILE, [], unique).missing(skipped, oldest_ms, from_first))
+    assert [(each[0], each[-1]) for each in found] == missing
+
+
 DAMAGED = [
     ({"fingerprint": "-1"}, "$.fingerprint"),
     ({"digest": "text:zz"}, "$.digest"),

@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
-from simhash.index import IndexSpec, Retention
-from simhash.index.redis.layout import bucket_bits
+from simhash.index import Retention
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
-from worker.index.stores import archive_of, configured_profile, configured_relation, opened_store, retention
-from worker.rebuilding.build import Target, archived_up_to, build
+from worker.index.stores import archive_of, configured_profile, opened_store, retention, spec_to_fill
+from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
 from worker.settings import Settings
+from worker.stream.kafka.topics import kept_too_shortly
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 NAMES = (
@@ -47,8 +47,13 @@ NAMES = (
     "--from", "files", type=FILE, multiple=True, help="a file of verdicts in place of the topic; may be given again"
 )
 @click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
+@click.option(
+    "--partial", "of_a_part", is_flag=True, help="make it of what there is, though verdicts or takedowns are missing"
+)
 @settings_options(NAMES)
-def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path | None, **flags: Any) -> None:
+def rebuild(
+    files: tuple[Path, ...], takedowns: tuple[Path, ...], of_a_part: bool, config: Path | None, **flags: Any
+) -> None:
     """Make the index afresh from the verdict topic, or from files of verdicts, with the same answers afterwards.
 
     Reads all committed verdicts and dead letters from the beginning to the ends that the topics have now. Unique pages
@@ -59,7 +64,8 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
 
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
     again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
-    begun with others, is refused: use another --index-name.
+    begun with others, is refused: use another --index-name. So are verdicts among which numbers are missing that
+    neither max_age nor max_documents explains, and a topic of takedowns whose begin is gone, unless --partial is given.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2
@@ -67,14 +73,14 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
     """
     settings = settings_of(config, flags)
     profile = configured_profile(settings)
-    relation = configured_relation(settings, profile)
-    spec = IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
+    spec = spec_to_fill(settings, profile)
+    needs = Needs.NOTHING if of_a_part else _needed(settings, files)
     archive = archive_of(settings) if settings.archive is not None else None
     kept = retention(settings) if archive is None else Retention()
-    target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive)
+    target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, needs)
     tell = teller()
     with Sorted() as unique:
-        collected = Collected(profile.label, taken_down(settings, takedowns), unique)
+        collected = Collected(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
         collected.archived = archived_up_to(archive) if archive else 0
         answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
         for counts in collected.add_all(answered):
@@ -88,6 +94,12 @@ def rebuild(files: tuple[Path, ...], takedowns: tuple[Path, ...], config: Path |
             stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):
         click.echo(line)
+
+
+def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:
+    """Which numbers must be there. A topic that keeps verdicts for max_age drops only what is forgotten anyway."""
+    dropped = settings.max_age is not None and not files and not kept_too_shortly(settings)
+    return Needs.FROM_THE_FIRST_THERE if dropped else Needs.ALL
 
 
 def _source(settings: Settings, files: tuple[Path, ...]) -> str:

@@ -10,6 +10,7 @@ import click
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from worker.cli.options import settings_of, settings_options
+from worker.index.stores import configured_profile, configured_relation
 from worker.settings import Settings
 from worker.stream import http
 from worker.stream.consumer import run_consumer
@@ -38,6 +39,7 @@ def run(print_config: bool, config: Path | None, **flags: Any) -> None:
     settings = settings_of(config, flags)
     if print_config:
         click.echo(settings.toml())
+        configured_relation(settings, configured_profile(settings))  # a broken one is said now, not at the start
     elif settings.processes > 1 or settings.archive is not None:  # what fills the archive is a process of its own
         sys.exit(supervise(settings))
     else:

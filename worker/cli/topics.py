@@ -16,7 +16,9 @@ BROKER_DEFAULT = -1
 NAMES = [
     name
     for name in Settings.model_fields
-    if name.endswith("_topic") or name.startswith("kafka_") or name in ("bootstrap_servers", "max_page_bytes", *LOGGING)
+    if name.endswith("_topic")
+    or name.startswith("kafka_")
+    or name in ("bootstrap_servers", "max_page_bytes", "max_age", *LOGGING)
 ]
 
 
@@ -32,16 +34,15 @@ NAMES = [
 @click.option(
     "--retention-days",
     type=click.IntRange(1),
-    default=30,
-    show_default=True,
-    help="how long new topics keep verdicts and dead letters",
+    help="how long new topics keep verdicts and dead letters  [default: 30 for dead letters, verdicts as long as the "
+    "index remembers: max_age, or for ever]",
 )
 @click.option("--dry-run", is_flag=True, help="create nothing, only say what is missing or wrong")
 @settings_options(NAMES)
 def topics(
     partitions: int,
     replication_factor: int | None,
-    retention_days: int,
+    retention_days: int | None,
     dry_run: bool,
     config: Path | None,
     **flags: Any,

@@ -15,11 +15,11 @@ from redis.retry import Retry
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.segmented import SegmentedArchive
 from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
-from simhash.index import Relation, Retention
+from simhash.index import IndexSpec, Relation, Retention
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.layout import meta_key
-from simhash.index.redis.opening import existing_index, open_index, recipe_in
+from simhash.index.redis.layout import bucket_bits, meta_key
+from simhash.index.redis.opening import existing_index, open_index, recipe_in, spec_there
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.transfer import opened_for_import
 from simhash.index.redis.server import encoding_advice
@@ -247,6 +247,19 @@ def opened_store(settings: Settings, head: IndexRow) -> Store:
         SettingsError, IndexFault: see `simhash.index.redis.operators.transfer.opened_for_import`.
     """
     return opened_for_import(connect(settings), settings.index_name, head)
+
+
+def spec_to_fill(settings: Settings, profile: Profile) -> IndexSpec:
+    """What an index is made with: with design = auto as it was, where there is one; else as a new one.
+
+    Raises:
+        SettingsError, IndexFault: see `configured_design`, `simhash.index.redis.opening.spec_there`.
+    """
+    found = spec_there(connect(settings), settings.index_name) if settings.design == "auto" else None
+    if found and found.profile == profile.recipe():
+        return found
+    relation = configured_relation(settings, profile)
+    return IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
 
 
 def retention(settings: Settings) -> Retention:

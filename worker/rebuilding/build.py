@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import chain
 from pathlib import Path
 
@@ -17,8 +18,17 @@ from simhash.index.redis.operators.filling import Store, entry_of
 from simhash.index.redis.operators.transfer import index_row, loaded
 from simhash.index.redis.spec import fields_of
 from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
+from worker.errors import InputError
 from worker.index.ageing import begin
 from worker.rebuilding.collected import Collected, forgotten
+
+
+class Needs(Enum):
+    """Which numbers some verdict must have, of those that the index would remember."""
+
+    ALL = auto()
+    FROM_THE_FIRST_THERE = auto()
+    NOTHING = auto()
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,7 @@ class Target:
         source: what the verdicts come from. A rebuild from something else, or with other retention, is another one: it
             must not go on where this was ended, for the pages before that are already chosen.
         archive: where the index's archive lies: what is in it stays there; None: it has none.
+        needs: refuse the verdicts where others are missing.
     """
 
     opened: Callable[[IndexRow], Store]
@@ -37,6 +48,7 @@ class Target:
     retention: Retention
     source: str = ""
     archive: Path | None = None
+    needs: Needs = Needs.ALL
 
 
 def build(target: Target, collected: Collected, on_record: Callable[[int, int], None]) -> int:
@@ -46,6 +58,7 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
         on_record: is told, now and then, the last number stored and the last one of all.
 
     Raises:
+        InputError: verdicts are missing.
         IndexMismatch: there is another index of that name.
         IndexFault: Redis refuses or does not answer.
     """
@@ -55,6 +68,7 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     max_age_ms = target.retention.max_age_ms
     oldest_ms = 0 if max_age_ms is None else now_ms - max_age_ms
     skipped = forgotten(collected.numbered(), collected.takedowns, target.retention.max_documents)
+    _refuse_missing(target.needs, collected, skipped, oldest_ms)
     last = collected.last_seq + collected.counts.renumbered
     count = sum(1 for _ in collected.kept(skipped, oldest_ms))
     marks = [MarkRow(*partition, offset) for partition, offset in sorted(collected.marks.items())]
@@ -68,6 +82,20 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     # Watermarks from before are held against what the verdicts said.
     store.believe_earlier(now_ms, last)
     return store.release(generation)
+
+
+def _refuse_missing(needs: Needs, collected: Collected, skipped: int, oldest_ms: int) -> None:
+    if needs is Needs.NOTHING:
+        return
+    missing = list(collected.missing(skipped, oldest_ms, from_first=needs is Needs.FROM_THE_FIRST_THERE))
+    if missing:
+        count, first = sum(map(len, missing)), missing[0]
+        raise InputError(
+            f"{count:,} of {collected.last_seq:,} numbers are in no verdict, the first {first[0]:,} to {first[-1]:,}: "
+            "verdicts were deleted (retention.ms of the topic), are elsewhere (files), or workers were killed with "
+            "batches under way (start them once more, and let them finish). Pages like the missing ones would be "
+            "unique a second time; --partial makes the index all the same"
+        )
 
 
 def _take_down(store: Store, collected: Collected) -> None:

@@ -116,6 +116,23 @@ class Collected:
             yield row, gone
         self.taken_down = taken_down
 
+    def missing(self, skipped: int, oldest_ms: int, from_first: bool) -> Iterator[range]:
+        """The stretches of numbers that no verdict has, between two rows that `kept` would take, and before the first.
+
+        Beside a row that is forgotten already, what is missing may be forgotten too; and of the archive nothing is.
+
+        Args:
+            from_first: nothing is missing before the first row that there is.
+        """
+        remembered, last = not from_first, self.archived
+        for place, (row, _) in enumerate(self.numbered()):
+            if row.seq <= self.archived:
+                continue
+            before, remembered = remembered, place >= skipped and row.inserted_ms >= oldest_ms
+            if before and remembered and row.seq > last + 1:
+                yield range(last + 1, row.seq)
+            last = row.seq
+
     def _renumbered(self) -> Iterator[tuple[RecordRow, bool]]:
         late: dict[str, RecordRow] = {}
         last: RecordRow | None = None

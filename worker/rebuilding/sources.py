@@ -71,8 +71,11 @@ def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
     return Told(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
 
 
-def taken_down(settings: Settings, files: Iterable[Path]) -> list[Takedown]:
+def taken_down(settings: Settings, files: Iterable[Path], whole: bool = True) -> list[Takedown]:
     """What operators took down; files as in `in_file`.
+
+    Args:
+        whole: refuse a takedown topic whose begin is gone.
 
     Raises:
         InputError: a file cannot be read, or a line is no takedown.
@@ -83,7 +86,7 @@ def taken_down(settings: Settings, files: Iterable[Path]) -> list[Takedown]:
         with _reading(path) as (stream, _):
             lines += [(f"{path}: line {n}", line) for n, line in enumerate(stream, 1)]
     if topic := settings.takedown_topic:
-        lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic)]
+        lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic, whole)]
     return [_takedown(place, line) for place, line in lines if line.strip()]
 
 

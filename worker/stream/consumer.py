@@ -19,7 +19,7 @@ from worker.judging.judge import Recipe
 from worker.records.page import Limits
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
-from worker.stream.kafka import Session, Slot, largest_messages
+from worker.stream.kafka import Session, Slot, kept_too_shortly, largest_messages
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
 from worker.stream.status import Status, watch
@@ -61,6 +61,8 @@ def _consume(
     profile = judging_profile(settings)
     index = connected_index(settings, profile, patience=_Waiting(status, stopping))
     largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
+    if settings.processes == 1:  # else the supervisor has said it
+        _warn_of_topics(settings)
     slot = Slot(settings)
     fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
     watch(status, settings.stuck_after)
@@ -122,6 +124,12 @@ def check(settings: Settings) -> None:
     with suppress(BaseDiffers):  # the consumers wait
         connected_index(settings, judging_profile(settings))
     largest_messages(settings)
+    _warn_of_topics(settings)
+
+
+def _warn_of_topics(settings: Settings) -> None:
+    for line in kept_too_shortly(settings):
+        log.warning("%s", line)
 
 
 def recipe(settings: Settings, profile: Profile) -> Recipe:

@@ -13,7 +13,6 @@ import os
 import signal
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +29,7 @@ from worker import logs
 from worker.ageing.keeper import STEPS, keep
 from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
+from worker.scratch import scratch_directory
 from worker.settings import Settings
 from worker.stopping import signals_held, stop_on_signals
 from worker.stream import http
@@ -38,6 +38,7 @@ from worker.stream.status import Status
 
 log = logging.getLogger(__name__)
 
+SCRATCH = "simhash-dedup-metrics-"
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
@@ -102,10 +103,10 @@ def supervise(settings: Settings) -> int:
         WorkerError, IndexFault: something is wrong from the start; no consumer was started.
     """
     check(settings)
-    with tempfile.TemporaryDirectory(prefix="simhash-dedup-metrics-") as directory, stop_on_signals() as stopping:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory  # read by the children when they import the client
+    with scratch_directory(SCRATCH) as (directory, _), stop_on_signals() as stopping:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)  # read by the children when they import the client
         registry = CollectorRegistry()
-        registry.register(ConsumersCollector(directory))
+        registry.register(ConsumersCollector(str(directory)))
         statuses = [Status() for _ in range(settings.processes)]
         server = http.serve(settings.metrics_address, registry, statuses, settings.stuck_after)
         children: list[_Child] = []
@@ -127,7 +128,7 @@ def _works(settings: Settings, statuses: Iterable[Status]) -> Iterator[_Work]:
 
 def _start(settings: Settings, work: _Work) -> _Child:
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_child, args=(settings, work.do))
+    process = context.Process(target=_child, args=(settings, work.name, work.do))
     with signals_held():
         process.start()
     return _Child(work, process, time.monotonic())
@@ -142,16 +143,16 @@ def _age(settings: Settings, step: str) -> None:
     keep(settings, step, CollectorRegistry())
 
 
-def _child(settings: Settings, do: Callable[[], None]) -> None:
+def _child(settings: Settings, name: str, do: Callable[[], None]) -> None:
     """The process; it ends when the supervisor does, however that ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    logs.configure(settings.log_level, settings.log_format)
+    logs.configure(settings.log_level, settings.log_format, whose=name)
     try:
         do()
     except Exception as error:
-        report(error)
+        report(error, name)
         sys.exit(exit_code_of(error))
 
 

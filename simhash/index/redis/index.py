@@ -42,6 +42,7 @@ from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, 
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import near
 from simhash.index.redis.server import check_server
+from simhash.index.redis.spec import whole_number
 from simhash.index.texts import DOCUMENTS, TextIndex, spec_for
 from simhash.signature.profiles import DEFAULT, Profile
 
@@ -209,7 +210,7 @@ class RedisIndex(TextIndex):
         """See `Index.mark`."""
         with translated():
             mark = self._client.hget(self._layout.journal(partition), "mark")
-        return None if mark is None else int(mark)
+        return None if mark is None else whole_number(mark, f"the mark of {partition.topic}[{partition.number}]")
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that the index has a journal of; slow on large indexes."""
@@ -241,7 +242,8 @@ class RedisIndex(TextIndex):
     def documents(self) -> int:
         """See `Index.documents`."""
         with translated():
-            return int(self._client.hget(self._layout.meta, "documents") or 0)
+            found = self._client.hget(self._layout.meta, "documents") or b"0"
+        return whole_number(found, f"documents in the meta of index {self._layout.name!r}")
 
     def neighbours(self, fingerprint: int) -> list[Neighbour]:
         """See `Index.neighbours`."""

@@ -9,13 +9,13 @@ import msgspec
 import redis
 
 from simhash.errors import IndexMismatch
-from simhash.index.interface import IndexSpec, Relation, Retention
+from simhash.index.interface import FORMAT, IndexSpec, Relation, Retention
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import bucket_bits, meta_key
 from simhash.index.redis.server import check_place, check_rights, check_server
-from simhash.index.redis.spec import fields_in, fields_of, refuse_differences, spec_of
+from simhash.index.redis.spec import fields_in, fields_of, refuse_differences, spec_in, spec_of
 
 
 def open_index(
@@ -87,6 +87,19 @@ def recipe_in(client: redis.Redis, name: str) -> Mapping[str, object] | None:
     except msgspec.DecodeError:
         return None  # opening it says what is wrong
     return recipe
+
+
+def spec_there(client: redis.Redis, name: str) -> IndexSpec | None:
+    """What the index called `name` was made with, though it be empty or filled just now; None: there is none, or it is
+    of another format.
+
+    Raises:
+        IndexMisconfigured, IndexUnreachable: see `existing_index`.
+    """
+    with translated():
+        check_place(client)
+        stored = fields_in(client, meta_key(name))
+        return spec_in(stored, name) if stored.get("format") == str(FORMAT) else None
 
 
 def _create(client: Any, name: str, spec: IndexSpec) -> dict[str, str]:

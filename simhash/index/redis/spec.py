@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from simhash.errors import IndexMismatch
+from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Relation
 from simhash.index.redis.layout import tag_of
 from simhash.relation.tables import described
@@ -47,7 +47,7 @@ def flat(fields: Mapping[str, str | int | bytes]) -> list[str | int | bytes]:
 
 def fields_in(client: Any, key: str) -> dict[str, str]:
     """The fields of a meta; none when it is not there."""
-    return {field.decode(): value.decode() for field, value in client.hgetall(key).items()}
+    return {field.decode(): value.decode(errors="backslashreplace") for field, value in client.hgetall(key).items()}
 
 
 def made_with(spec: IndexSpec) -> dict[str, str]:
@@ -74,6 +74,8 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
     Raises:
         IndexMismatch: it is of another format, or not whole yet.
     """
+    if not stored.keys() >= {"generation", "format"}:
+        raise _damaged(name, f"it has no {' and no '.join(sorted({'generation', 'format'} - stored.keys()))}")
     if stored["generation"].startswith("importing "):
         raise IndexMismatch(
             f"index {name!r} is not complete: an import or a rebuild of it was begun. Given the same once more, "
@@ -84,6 +86,43 @@ def spec_of(stored: Mapping[str, str], name: str) -> IndexSpec:
             f"index {name!r} has format {stored['format']}, this program reads format {FORMAT}: "
             "rebuild it from the verdict topic, or start a new index under another name"
         )
+    return spec_in(stored, name)
+
+
+def spec_in(stored: Mapping[str, str], name: str) -> IndexSpec:
+    """The spec in the fields of ns:meta, of an index of this format, though it be filled just now.
+
+    Raises:
+        IndexMismatch: they are damaged.
+    """
+    try:
+        return _parsed(stored)
+    except KeyError as error:
+        raise _damaged(name, f"it has no {error.args[0]}") from error
+    except (ValueError, msgspec.MsgspecError, DesignError) as error:
+        raise _damaged(name, str(error)) from error
+
+
+def whole_number(value: bytes | str, where: str) -> int:
+    """The number that a field of an index holds.
+
+    Raises:
+        IndexMismatch: it holds something else.
+    """
+    try:
+        return int(value)
+    except ValueError:
+        raise IndexMismatch(f"{where} is damaged: {value!r:.40} is no number. {_MADE_AGAIN}") from None
+
+
+_MADE_AGAIN = "Restore Redis, or make the index again from the verdicts: simhash-dedup rebuild"
+
+
+def _damaged(name: str, what: str) -> IndexMismatch:
+    return IndexMismatch(f"the meta of index {name!r} is damaged: {what}. {_MADE_AGAIN}")
+
+
+def _parsed(stored: Mapping[str, str]) -> IndexSpec:
     verifier_reach = int(stored["verifier_reach"])
     relation = Relation(
         described(msgspec.json.decode(stored["design"])),

@@ -2,6 +2,15 @@
 
 from worker.stream.kafka.session import Assigned, Polled, Session
 from worker.stream.kafka.slots import Slot
-from worker.stream.kafka.topics import TopicPlan, ensure_topics, largest_messages
+from worker.stream.kafka.topics import TopicPlan, ensure_topics, kept_too_shortly, largest_messages
 
-__all__ = ["Assigned", "Polled", "Session", "Slot", "TopicPlan", "ensure_topics", "largest_messages"]
+__all__ = [
+    "Assigned",
+    "Polled",
+    "Session",
+    "Slot",
+    "TopicPlan",
+    "ensure_topics",
+    "kept_too_shortly",
+    "largest_messages",
+]

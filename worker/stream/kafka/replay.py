@@ -10,19 +10,27 @@ from kafka import KafkaConsumer, TopicPartition
 from worker.errors import BrokerError
 from worker.records.passing import RawRecord, Received, Source
 from worker.settings import Settings
-from worker.stream.kafka.connect import client_options, translated
+from worker.stream.kafka.connect import admin_client, client_options, translated
+from worker.stream.kafka.topics import existing
 
 POLL_MS = 500
 AT_ONCE = 5000
 
 
-def replayed(settings: Settings, topic: str) -> Iterator[Received]:
+def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Received]:
     """All committed records of a topic, those of a partition in their order.
 
+    Args:
+        whole: refuse a topic whose first records are deleted.
+
     Raises:
-        BrokerError: there is no such topic.
+        BrokerError: there is no such topic, or it may not be read, or see `whole`.
         BrokerUnreachable: nobody answers.
     """
+    with admin_client(settings) as admin:
+        partitions = existing(admin, [topic]).get(topic)
+    if not partitions:
+        raise BrokerError(f"topic {topic} does not exist")
     with translated(settings):
         consumer = KafkaConsumer(
             **client_options(settings),
@@ -32,22 +40,30 @@ def replayed(settings: Settings, topic: str) -> Iterator[Received]:
             allow_auto_create_topics=False,
         )
         try:
-            yield from _to_the_end(consumer, topic)
+            yield from _to_the_end(consumer, topic, partitions, whole)
         finally:
             consumer.close()
 
 
-def _to_the_end(consumer: Any, topic: str) -> Iterator[Received]:
-    numbers = consumer.partitions_for_topic(topic)
-    if not numbers:
-        raise BrokerError(f"topic {topic} does not exist")
-    left = [TopicPartition(topic, number) for number in sorted(numbers)]
+def _to_the_end(consumer: Any, topic: str, partitions: int, whole: bool) -> Iterator[Received]:
+    left = [TopicPartition(topic, number) for number in range(partitions)]
     consumer.assign(left)
+    if whole:
+        _refuse_cut(topic, consumer.beginning_offsets(left))
     consumer.seek_to_beginning(*left)
     ends = consumer.end_offsets(left)
     while left := [tp for tp in left if consumer.position(tp) < ends[tp]]:
         for tp, rows in consumer.poll(POLL_MS, max_records=AT_ONCE).items():
             yield from (_received(row) for row in rows if row.offset < ends[tp])
+
+
+def _refuse_cut(topic: str, begins: dict[TopicPartition, int]) -> None:
+    for tp, offset in begins.items():
+        if offset:
+            raise BrokerError(
+                f"topic {topic} begins at offset {offset:,} of partition {tp.partition}: what stood before is deleted; "
+                "--partial goes on without it"
+            )
 
 
 def _received(row: Any) -> Received:

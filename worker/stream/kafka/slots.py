@@ -7,8 +7,11 @@ import hashlib
 import os
 import socket
 import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 from worker.errors import SettingsError
+from worker.scratch import opened_lock
 from worker.settings import Settings
 
 MOST_SLOTS = 1000
@@ -27,21 +30,23 @@ class Slot:
     def __init__(self, settings: Settings) -> None:
         self._lock, self.name = self._take(settings)
 
-    @staticmethod
-    def _take(settings: Settings) -> tuple[int, str]:
+    def _take(self, settings: Settings) -> tuple[int, str]:
         cluster = hashlib.blake2b(settings.bootstrap_servers.encode(), digest_size=4).hexdigest()
         try:
             start = os.path.join(tempfile.gettempdir(), f"simhash-dedup-{settings.group_id}-{cluster}")
         except FileNotFoundError as error:
             raise SettingsError(f"a worker locks a file in a temporary directory (TMPDIR): {error.strerror}") from error
         for number in range(MOST_SLOTS):
-            lock = _locked(f"{start}-{number}.lock")
+            self._path = f"{start}-{number}.lock"
+            lock = _locked(self._path)
             if lock is not None:
                 return lock, _transactional_id(settings, number)
         raise SettingsError(f"none of {MOST_SLOTS} lock files {start}-N.lock can be had by this user")
 
     def release(self) -> None:
         """Let another process have the slot."""
+        with suppress(OSError):  # removed by somebody else
+            os.unlink(self._path)
         os.close(self._lock)
 
 
@@ -54,13 +59,16 @@ def _transactional_id(settings: Settings, slot: int) -> str:
 
 def _locked(path: str) -> int | None:
     """A descriptor that holds the lock on a file; None when another process has it, or another user the file."""
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
+    while True:
+        try:
+            lock = opened_lock(Path(path))
+        except OSError:  # also a link, which is not followed
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # its last holder removed it before this process had the lock

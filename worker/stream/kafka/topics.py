@@ -15,51 +15,89 @@ from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, translated
 
 DAY_MS = 86_400_000
-FOR_EVER_DAYS = 36_500
-"""What was deleted must stay deleted in every rebuild to come."""
+FOR_EVER_MS = 36_500 * DAY_MS
 MIB = 1 << 20
 LARGEST_VERDICT = MIB
 """Settings bound URL, id, key and headers so that a verdict, every character escaped, stays below this."""
 LEAST_DEAD_LETTER = 8 << 10
 """A letter whose key, value and headers are left out still has its reasons."""
 BROKER_DEFAULT_MESSAGE_BYTES = 1_048_588
+_REFUSED = errors.TopicAuthorizationFailedError.errno
+_RIGHTS = "deploy/kafka/acls.sh has what workers and operators need"
+_LACKING = "what is older would be missing from a rebuild"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What a topic should be like."""
+    """What a topic should be like.
+
+    Attributes:
+        retention_ms: how long it keeps what is in it.
+        right: what a worker does with it: READ, WRITE, or only DESCRIBE.
+        needed_ms: how long at least: a worker may stand still for a day, and what a rebuild needs is needed as long as
+            the index remembers.
+    """
 
     name: str
     purpose: str
     partitions: int
-    retention_days: int
+    retention_ms: int
     max_message_bytes: int
+    right: str
+    needed_ms: int = DAY_MS
 
     def configs(self) -> dict[str, str]:
         """The topic's settings, as Kafka names them."""
         return {
             "cleanup.policy": "delete",
-            "retention.ms": str(self.retention_days * DAY_MS),
+            "retention.ms": str(self.retention_ms),
             "max.message.bytes": str(self.max_message_bytes),
         }
 
 
-def plans(settings: Settings, partitions: int = 12, retention_days: int = 30) -> list[TopicPlan]:
+def plans(settings: Settings, partitions: int = 12, retention_days: int | None = None) -> list[TopicPlan]:
     """The topics that these settings need.
+
+    Args:
+        retention_days: how long verdicts and dead letters are kept; None: dead letters for 30 days, verdicts as long as
+            the index remembers, for a rebuild stores nothing else.
 
     A JSON page is larger than the page in it (escapes, base64), so the limit is taken half as large again.
     """
     page = settings.max_page_bytes * 3 // 2 + MIB
+    week, remembered = 7 * DAY_MS, _remembered_ms(settings)
+    given = retention_days and retention_days * DAY_MS
+    verdicts, letters = given or remembered, given or 30 * DAY_MS
     found = [
-        TopicPlan(settings.input_topic, "crawled pages", partitions, 7, page),
-        TopicPlan(settings.verdict_topic, "verdicts", partitions, retention_days, LARGEST_VERDICT),
-        TopicPlan(settings.dead_letter_topic, "dead letters", 1, retention_days, page + MIB),
+        TopicPlan(settings.input_topic, "crawled pages", partitions, week, page, "READ"),
+        TopicPlan(settings.verdict_topic, "verdicts", partitions, verdicts, LARGEST_VERDICT, "WRITE", remembered),
+        TopicPlan(settings.dead_letter_topic, "dead letters", 1, letters, page + MIB, "WRITE"),
     ]
     if settings.unique_topic:
-        found.append(TopicPlan(settings.unique_topic, "unique pages", partitions, 7, page))
+        found.append(TopicPlan(settings.unique_topic, "unique pages", partitions, week, page, "WRITE"))
     if settings.takedown_topic:
-        found.append(TopicPlan(settings.takedown_topic, "takedowns", 1, FOR_EVER_DAYS, LARGEST_VERDICT))
+        found.append(
+            TopicPlan(settings.takedown_topic, "takedowns", 1, FOR_EVER_MS, LARGEST_VERDICT, "DESCRIBE", FOR_EVER_MS)
+        )
     return found
+
+
+def _remembered_ms(settings: Settings) -> int:
+    """How long an index remembers a page: of a number of documents it cannot be known."""
+    return FOR_EVER_MS if settings.max_age is None else max(DAY_MS, int(settings.max_age * 1000))
+
+
+def kept_too_shortly(settings: Settings) -> list[str]:
+    """What in the topics of verdicts and takedowns will be deleted while a rebuild needs it, a line each.
+
+    Raises:
+        BrokerUnreachable: nobody answers.
+    """
+    needed = [plan for plan in plans(settings) if plan.needed_ms > DAY_MS]
+    with admin_client(settings) as admin, translated(settings):
+        there = existing(admin, [plan.name for plan in needed])
+        found = {plan.name: _deleted(plan, _configs(admin, plan.name)) for plan in needed if plan.name in there}
+        return [f"topic {name}: {line}" for name, lines in found.items() for line in lines]
 
 
 def ensure_topics(settings: Settings, wanted: list[TopicPlan], replication: int, dry_run: bool) -> Iterator[str]:
@@ -83,15 +121,18 @@ def largest_messages(settings: Settings) -> dict[str, int]:
     """Each output topic's `max.message.bytes`.
 
     Raises:
-        BrokerError: a topic is missing; the verdict topic is compacted (it would forget verdicts); one takes less than
-            what must go there.
+        BrokerError: a topic is missing; the user may not do with one what a worker does; the verdict topic is compacted
+            (it would forget verdicts); one takes less than what must go there.
         BrokerUnreachable: nobody answers.
     """
-    names = [plan.name for plan in plans(settings)]
+    wanted = plans(settings)
+    names = [plan.name for plan in wanted]
     with admin_client(settings) as admin, translated(settings):
-        missing = [name for name in names if name not in existing(admin, names)]
+        described = _described(admin, names)
+        missing = [name for name in names if name not in described]
         if missing:
             raise BrokerError(f"topic {', '.join(missing)} does not exist: `simhash-dedup topics` creates it")
+        _refuse_without_rights(wanted, described)
         configs = {name: _configs(admin, name) for name in names}
     if "compact" in configs[settings.verdict_topic].get("cleanup.policy", ""):
         raise BrokerError(
@@ -112,8 +153,29 @@ def topic_id(admin: KafkaAdminClient, name: str) -> str | None:
 
 
 def existing(admin: KafkaAdminClient, names: list[str]) -> dict[str, int]:
-    """The number of partitions of each topic that exists."""
-    return {t["name"]: len(t["partitions"]) for t in admin.describe_topics(names) if not t["error_code"]}
+    """The number of partitions of each topic that exists.
+
+    Raises:
+        BrokerError: the user may not know.
+    """
+    return {name: len(topic["partitions"]) for name, topic in _described(admin, names).items()}
+
+
+def _described(admin: KafkaAdminClient, names: list[str]) -> dict[str, Any]:
+    described = admin.describe_topics(names)
+    refused = [topic["name"] for topic in described if topic["error_code"] == _REFUSED]
+    if refused:
+        raise BrokerError(f"Kafka refuses this user the topic {', '.join(refused)}: it may not DESCRIBE it. {_RIGHTS}")
+    return {topic["name"]: topic for topic in described if not topic["error_code"]}
+
+
+def _refuse_without_rights(wanted: list[TopicPlan], described: Mapping[str, Any]) -> None:
+    """Before a page is judged: what is refused at its commit is judged in vain."""
+    for plan in wanted:
+        rights = described[plan.name]["authorized_operations"]
+        if rights and plan.right not in rights:
+            what = "READ from" if plan.right == "READ" else f"{plan.right} to"
+            raise BrokerError(f"Kafka refuses this user: it may not {what} topic {plan.name}. {_RIGHTS}")
 
 
 def _judged(admin: KafkaAdminClient, plan: TopicPlan, partitions: int) -> Iterator[str]:
@@ -129,9 +191,18 @@ def _faults(plan: TopicPlan, config: Mapping[str, str]) -> Iterator[str]:
         yield "cleanup.policy is compact, which drops records; set it to delete"
     if (limit := _max_bytes(config)) < plan.max_message_bytes:
         yield f"max.message.bytes is {limit:,}; set it to {plan.max_message_bytes:,} or more"
-    retention = int(config.get("retention.ms", "-1"))
+    yield from _deleted(plan, config)
+
+
+def _deleted(plan: TopicPlan, config: Mapping[str, str]) -> Iterator[str]:
+    retention, most = int(config.get("retention.ms", "-1")), int(config.get("retention.bytes", "-1"))
     if 0 <= retention < DAY_MS:
         yield f"retention.ms is {retention:,}: a worker that stands still for a day loses records"
+    elif 0 <= retention < plan.needed_ms:
+        long = "for ever" if plan.needed_ms == FOR_EVER_MS else f"for {plan.needed_ms:,} ms"
+        yield f"retention.ms is {retention:,}, and the index remembers {long}: {_LACKING}; set it to {plan.needed_ms}"
+    if plan.needed_ms > DAY_MS and most >= 0:
+        yield f"retention.bytes is {most:,}: {_LACKING}; set it to -1"
 
 
 def _configs(admin: KafkaAdminClient, name: str) -> dict[str, str]:

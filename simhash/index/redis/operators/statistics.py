@@ -15,6 +15,7 @@ from simhash.index.redis.layout import RECORDS_PER_HASH
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.migration import Begun, begun
 from simhash.index.redis.operators.walking import Stretch, stretch, walk
+from simhash.index.redis.spec import whole_number
 
 LARGEST = 5
 AT_ONCE = 500
@@ -238,4 +239,4 @@ def _journals(inside: Inside, partitions: Sequence[Partition]) -> Iterator[Journ
     for partition in sorted(partitions):
         key = inside.layout.journal(partition)
         mark, fields = inside.client.hget(key, "mark"), inside.client.hlen(key)
-        yield Journal(partition, None if mark is None else int(mark), fields - (mark is not None))
+        yield Journal(partition, None if mark is None else whole_number(mark, key), fields - (mark is not None))

@@ -24,7 +24,7 @@ from simhash.index.redis.operators.filling import Loader, Store, record_row
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.server import check_server
-from simhash.index.redis.spec import fields_in, fields_of
+from simhash.index.redis.spec import fields_in, fields_of, whole_number
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
 from simhash.relation.tables import described
 
@@ -70,7 +70,8 @@ def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> Ind
 
 def _journal_rows(partition: Partition, fields: Mapping[bytes, bytes]) -> Iterator[MarkRow | JournalRow]:
     if b"mark" in fields:
-        yield MarkRow(*partition, int(fields[b"mark"]))
+        mark = whole_number(fields[b"mark"], f"the mark of {partition.topic}[{partition.number}]")
+        yield MarkRow(*partition, mark)
     for field, value in sorted(fields.items()):
         if len(field) == OFFSET_BYTES:
             observation, answer = value[:OBSERVATION_BYTES], value[OBSERVATION_BYTES:]
@@ -135,8 +136,8 @@ def _what_is_there(stored: Mapping[str, str], head: IndexRow) -> str:
             "ended after its last step; to make it once more, use another --index-name"
         )
     return (
-        f"was made for something else (generation {generation}, {documents} documents; the rows: {head.generation}): "
-        "use another --index-name"
+        f"is not empty, or was made for something else: it has {documents} documents and generation {generation}, the "
+        f"rows {head.generation}: use another --index-name"
     )
 
 

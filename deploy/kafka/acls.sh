@@ -1,0 +1,50 @@
+#!/bin/sh
+# The least rights of the filter's two users on a Kafka with an authorizer: the workers', and the operator's for all other
+# commands. Each may do what is named here and nothing else; running it again changes nothing.
+#
+#   deploy/kafka/acls.sh --bootstrap-server kafka:9093 --command-config admin.properties
+#
+# The arguments are passed on to Kafka's own kafka-acls.sh. Names that differ from the defaults of the settings are given
+# in the environment: INPUT_TOPIC, VERDICT_TOPIC, DEAD_LETTER_TOPIC, UNIQUE_TOPIC, TAKEDOWN_TOPIC (the last two: only where
+# the settings name them), GROUP_ID, TRANSACTIONAL_ID, and the users as WORKER and OPERATOR.
+set -eu
+
+worker="${WORKER:-User:simhash-dedup}"
+operator="${OPERATOR:-User:simhash-dedup-operator}"
+input="${INPUT_TOPIC:-pages}"
+verdicts="${VERDICT_TOPIC:-verdicts}"
+letters="${DEAD_LETTER_TOPIC:-pages.dlq}"
+unique="${UNIQUE_TOPIC:-}"
+takedowns="${TAKEDOWN_TOPIC:-}"
+group="${GROUP_ID:-simhash-dedup}"
+# Workers make theirs of group, host name and a number: so this is a prefix.
+transactional="${TRANSACTIONAL_ID:-$group}"
+
+connection="$*"
+allow() { # PRINCIPAL, then what it may do
+    principal="$1"
+    shift
+    # shellcheck disable=SC2086  # the connection's arguments are words of their own
+    "${KAFKA_ACLS:-kafka-acls.sh}" $connection --add --force --allow-principal "$principal" "$@"
+}
+
+# The worker reads pages, writes its answers, and looks at the topics' limits before it begins.
+allow "$worker" --operation Read --operation DescribeConfigs --topic "$input"
+for topic in "$verdicts" "$letters" $unique; do
+    allow "$worker" --operation Write --operation DescribeConfigs --topic "$topic"
+done
+if [ "$takedowns" ]; then
+    allow "$worker" --operation Describe --operation DescribeConfigs --topic "$takedowns"
+fi
+allow "$worker" --operation Read --group "$group"
+allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
+
+# The operator makes the topics, reads them (verify, rebuild), publishes takedowns (index delete), and sees whether workers
+# run (index rewind, index accept).
+for topic in "$input" "$verdicts" "$letters" $unique $takedowns; do
+    allow "$operator" --operation Create --operation Read --operation DescribeConfigs --topic "$topic"
+done
+if [ "$takedowns" ]; then
+    allow "$operator" --operation Write --topic "$takedowns"
+fi
+allow "$operator" --operation Describe --group "$group"
