@@ -16,6 +16,9 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from simhash.index import Relation
+from simhash.relation.designs import automatic_design
+from simhash.signature.profiles import DEFAULT
 from tests.pages import address
 from worker.cli.verify import rows_of_index
 from worker.settings import PREFIX, load
@@ -26,6 +29,8 @@ from worker.verifying.sources import Sources
 ROOT = Path(__file__).parent.parent
 WAIT_SECONDS = 240.0
 """Longest wait for a condition; every wait ends as soon as its condition holds."""
+DOCUMENTS = "1000"
+"""Size of the streams' indexes."""
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
@@ -65,6 +70,12 @@ def json_page(number: int, text: str) -> tuple[bytes, bytes]:
     return url.encode(), json.dumps({"url": url, "id": str(number), "text": text}).encode()
 
 
+def relation_of_workers() -> Relation:
+    """What matches what in an index that a stream's workers make: the default's rule, in the tables of its size."""
+    tables = automatic_design(DEFAULT.k, DEFAULT.bits, int(DOCUMENTS))
+    return Relation(tables, DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
+
+
 @dataclass
 class Stream:
     """Topics under one name on a broker and an index on a Redis; workers are started on them.
@@ -100,7 +111,7 @@ class Stream:
             "dead_letter_topic": self.dead_letter_topic,
             "group_id": self.name,
             "index_name": self.name,
-            "documents": "1000",
+            "documents": DOCUMENTS,
             "session_timeout": "2s",
             "transaction_timeout": "4s",
             "batch_pages": "16",
@@ -205,6 +216,17 @@ class Stream:
         check = Check(Sources(settings, with_input=True), Given(), None, rows, lambda _: None)
         check.run()
         assert not check.findings.violations, "\n".join(check.findings.first)
+
+    def wait_for_members(self, count: int) -> None:
+        """Wait until so many workers share the partitions."""
+        with closing_admin(self.bootstrap_servers) as admin:
+
+            def shared() -> bool:
+                members = admin.describe_groups([self.name])[self.name]["members"]
+                found = [each["member_assignment"] for each in members]
+                return sum(bool(given and given["assigned_partitions"]) for given in found) >= count
+
+            until(shared, f"{count} workers of {self.name} with partitions")
 
     def wait_for(self, count: int) -> None:
         """Wait until at least `count` records are answered."""

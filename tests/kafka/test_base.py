@@ -15,7 +15,7 @@ from simhash.index import Duplicate, Entry, Partition, Position, Record, Relatio
 from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT
 from tests.pages import crowd
-from tests.stream import Stream, json_page, texts, until, working
+from tests.stream import Stream, json_page, relation_of_workers, texts, until, working
 from worker.index import archive as bases
 from worker.index.archive import TableBase
 from worker.index.stores import connected_index
@@ -294,6 +294,7 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
     pointed(link, archives[0])
     workers = [stream.worker(), stream.worker(stop_at="judged:3")]
     with working(*workers):
+        stream.wait_for_members(2)  # or the first may have answered all before the other has a batch
         for part, archive in enumerate([*archives[1:], archives[-1]]):
             # A third are pages of what will be the base by then, a third are new, a third are new and soon in a base.
             some = [old[50 * part + n] if n % 3 == 0 else new[90 * part + n] for n in range(50)] + old[50 * part :][:40]
@@ -363,7 +364,7 @@ def test_a_worker_that_starts_beside_other_tables_is_refused_when_nobody_moves(
 
 def assert_no_two_match(verdicts):
     """Of the pages that were called unique since the base."""
-    rule = Relation(design("6"), DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
+    rule = relation_of_workers()
     pages = [
         Entry(
             bytes(16),

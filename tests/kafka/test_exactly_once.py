@@ -9,12 +9,10 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from simhash.index import Entry, Relation
-from simhash.relation.tables import design
-from simhash.signature.profiles import profile
+from simhash.index import Entry
 from tests.processes import descendants
 from tests.servers import running_kafka
-from tests.stream import Stream, closing_admin, json_page, texts, until, working
+from tests.stream import Stream, closing_admin, json_page, relation_of_workers, texts, until, working
 
 STEPS = ["polled", "prepared", "judged", "begun", "sent", "offsets", "committed"]
 COUNT = 64
@@ -63,8 +61,7 @@ def assert_each_answered_once(stream, count=COUNT):
 
 def assert_guarantees(verdicts):
     """G1 and G2, by brute force over the verdicts of a stream."""
-    found = profile("default")
-    rule = Relation(design("6", found.bits), found.reach, found.verifier_reach, found.verifier_bits, found.bands)
+    rule = relation_of_workers()
 
     def entry_of(v):
         return Entry(
@@ -151,10 +148,11 @@ def test_workers_at_once_on_chains_of_near_duplicates(wide_stream, workers):
 
 
 def test_a_killed_worker_among_others_changes_no_decision(wide_stream):
-    filled(wide_stream, 300, seed=9)
     killed = wide_stream.worker(stop_at="offsets:2")
     other = wide_stream.worker()
     with working(killed, other):
+        wide_stream.wait_for_members(2)
+        filled(wide_stream, 300, seed=9)
         assert killed.wait()[0] == -signal.SIGKILL
         wide_stream.wait_for(300)
         other.stop()
