@@ -5,7 +5,8 @@
     console      each `$ ` command is run by a shell, and what it prints must be what stands below it
     sh           shows commands that need more than a test has: each must be one that exists, with its flags
 
-`python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant.
+`python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
+`deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "samples/README.md", ROOT / "deploy/README.md"]
 )
+KAFKA = "127.0.0.1:9092"
+"""What the documents call the broker: a block that names it is run where there is one."""
+REDIS = "redis://127.0.0.1:6379"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 _CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
 """Figures that another run, or another machine, gives otherwise."""
@@ -116,6 +121,19 @@ def printed(command: str, folder: Path, addresses: Mapping[str, str]) -> str:
     return re.sub(r"[ \t]+$", "", told, flags=re.M)
 
 
+def run_console(path: Path, folder: Path, addresses: Mapping[str, str], kafka: bool = False) -> None:
+    """Run a page's console blocks: those that speak to Kafka, or the others. AssertionError where it differs."""
+    for block in blocks(path, "console"):
+        for step in steps(block) if speaks_to_kafka(block) == kafka else ():
+            found = printed(step.command, folder, addresses)
+            assert same_output(step.output, found), f"{named(path)}:{step.line}: {step.command}\n{found}"
+
+
+def speaks_to_kafka(block: Block) -> bool:
+    """Whether a block needs a broker."""
+    return KAFKA in block.text
+
+
 def same_output(expected: str, found: str) -> bool:
     """Whether two outputs are equal but for measured figures, and for what `…` leaves out."""
     parts = [re.escape(_steady(part)) for part in expected.split("…")]
@@ -142,18 +160,23 @@ def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield number, words
 
 
-def rewrite(path: Path, folder: Path) -> None:
+def rewrite(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:
     """Put into a page's console blocks what its commands print now."""
     content = path.read_text(encoding="utf-8")
     for block in blocks(path, "console"):
-        told = "".join(f"$ {step.command}\n{printed(step.command, folder, {})}" for step in steps(block))
-        content = content.replace(block.text, told, 1)
+        if speaks_to_kafka(block) == (KAFKA in addresses):
+            told = "".join(f"$ {step.command}\n{printed(step.command, folder, addresses)}" for step in steps(block))
+            content = content.replace(block.text, told, 1)
     path.write_text(content, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    from tempfile import TemporaryDirectory
-
-    for argument in sys.argv[1:]:
+def _rewrite_all(pages: list[str]) -> None:
+    given = ((KAFKA, "SIMHASH_DEDUP_BOOTSTRAP_SERVERS"), (REDIS, "SIMHASH_DEDUP_REDIS_URL"))
+    addresses = {shown: os.environ[variable] for shown, variable in given if variable in os.environ}
+    for page in pages:
         with TemporaryDirectory() as place:
-            rewrite(Path(argument).resolve(), workplace(Path(place)))
+            rewrite(Path(page).resolve(), workplace(Path(place)), addresses)
+
+
+if __name__ == "__main__":
+    _rewrite_all(sys.argv[1:])

@@ -44,8 +44,8 @@ def check_command(words, where):
     """Whether a command line of ours names a command and flags that there are."""
     command = commands
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
-        assert words[0] in command.commands, where
-        command = command.commands[words.pop(0)]
+        command = command.get_command(click.Context(command), words.pop(0))
+        assert command, where
     known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help", "-h"}
     given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
     assert given <= known, where
