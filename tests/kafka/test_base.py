@@ -301,6 +301,8 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
             stream.send([json_page(1000 * (part + 1) + n, text) for n, text in enumerate(some)])
             stream.wait_for(90 * part + 30)
             pointed(link, archive)
+            if part == 0:  # one that is to move on later must know the base that the other moves to
+                assert next(line for line in workers[0].process.stderr if "a new base lies in" in line)
             if part == 1:
                 assert workers[1].wait()[0] == -signal.SIGKILL
                 workers.append(stream.worker())  # it may see the last tables before the other worker moves to them
