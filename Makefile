@@ -15,7 +15,7 @@ TESTS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo stream-demo unit test check servers bench lock clean needs-python
+.PHONY: help demo stream-demo unit test check servers bench site lock clean needs-python
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,10 @@ servers: ## install what Kafka and Redis need as local processes
 
 bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one run
 	$(BIN)/python -m benchmarks
+
+site: $(DEV_STAMP) ## the documents as a site: out/site/index.html
+	$(BIN)/python -m deploy.docs.pictures
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file deploy/docs/mkdocs.yml
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml

@@ -15,8 +15,9 @@ def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
     compares it by its digest alone where it has fewer than `profile.min_features` different features, since a few
     words say little about one another.
 
-    >>> fingerprint("The quick brown fox: it jumps!") == fingerprint("the quick brown fox it jumps")
-    True
+    Examples:
+        >>> fingerprint("The quick brown fox: it jumps!") == fingerprint("the quick brown fox it jumps")
+        True
 
     Raises:
         TypeError: it is bytes, None or anything else that is no text.
