@@ -121,8 +121,9 @@ class TableBase:
         here = self.renewed() or self
         if here.generation != generation:
             raise IndexUnreachable(
-                f"the index is judged beside base {generation} now; {self.place} holds {here.generation}: waiting for it"
-                f". If no worker has that base any more, announce what lies here: simhash-dedup index base {self.place}"
+                f"the index is judged beside base {generation} now; {self.place} holds {here.generation}: "
+                "waiting for it. If no worker has that base any more, announce what lies here: "
+                f"simhash-dedup index base {self.place}"
             )
         return here
 
