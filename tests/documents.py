@@ -7,6 +7,7 @@
 
 `python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
 `deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
+README.zh.md takes those of README.md.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
+TRANSLATION = ROOT / "README.zh.md"
+"""Has the blocks of README.md, which are run there."""
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "samples/README.md", ROOT / "deploy/README.md"]
+    {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "samples/README.md", ROOT / "deploy/README.md"}
+    - {TRANSLATION}
 )
 KAFKA = "127.0.0.1:9092"
 """What the documents call the broker: a block that names it is run where there is one."""
 REDIS = "redis://127.0.0.1:6379"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+_ANY_FENCE = re.compile(r"^```\w*\n.*?^```$", re.M | re.S)
 _CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
 """Figures that another run, or another machine, gives otherwise."""
 
@@ -160,6 +165,17 @@ def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield number, words
 
 
+def fences(path: Path) -> list[str]:
+    """All fences of a page, whole."""
+    return _ANY_FENCE.findall(path.read_text(encoding="utf-8"))
+
+
+def translate(path: Path, original: Path) -> None:
+    """Put a page's fences into its translation, which has as many."""
+    those = iter(fences(original))
+    path.write_text(_ANY_FENCE.sub(lambda _: next(those), path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def rewrite(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:
     """Put into a page's console blocks what its commands print now."""
     content = path.read_text(encoding="utf-8")
@@ -173,9 +189,12 @@ def rewrite(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:
 def _rewrite_all(pages: list[str]) -> None:
     given = ((KAFKA, "SIMHASH_DEDUP_BOOTSTRAP_SERVERS"), (REDIS, "SIMHASH_DEDUP_REDIS_URL"))
     addresses = {shown: os.environ[variable] for shown, variable in given if variable in os.environ}
-    for page in pages:
+    for page in map(Path, pages):
+        if page.resolve() == TRANSLATION:
+            translate(TRANSLATION, ROOT / "README.md")
+            continue
         with TemporaryDirectory() as place:
-            rewrite(Path(page).resolve(), workplace(Path(place)), addresses)
+            rewrite(page.resolve(), workplace(Path(place)), addresses)
 
 
 if __name__ == "__main__":

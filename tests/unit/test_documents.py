@@ -7,7 +7,9 @@ import pytest
 
 from tests.documents import (
     ROOT,
+    TRANSLATION,
     commands_in,
+    fences,
     named,
     pages_with,
     run_python,
@@ -16,6 +18,7 @@ from tests.documents import (
 )
 from worker.cli.main import commands
 
+README = ROOT / "README.md"
 SERVED = ("docs/library.md",)
 """Run in tests/redis and tests/kafka, where there are servers."""
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
@@ -56,3 +59,34 @@ def test_outputs_are_compared_but_for_what_was_measured():
     assert same_output("a … z\n", "a b c z\n")
     assert not same_output("3 pages\n", "4 pages\n")
     assert not same_output("a\n", "a\nb\n")
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_chinese_readme_has_the_commands_and_outputs_of_the_english_one():
+    assert fences(TRANSLATION) == fences(README), "python -m tests.documents README.zh.md"
+
+
+def test_the_chinese_readme_has_the_headings_and_tables_of_the_english_one():
+    for beginning in ("#+ ", r"\|"):
+        counts = [len(re.findall(f"^{beginning}", read(path), re.M)) for path in (README, TRANSLATION)]
+        assert counts[0] == counts[1], beginning
+
+
+def test_the_chinese_readme_leads_to_where_the_english_one_leads():
+    links = [set(re.findall(r"\]\(([^)]+)\)", read(path))) for path in (README, TRANSLATION)]
+    assert links[0] ^ links[1] == {"README.md", "README.zh.md"}
+
+
+def test_what_the_chinese_readme_says_of_keywords_is_what_was_measured():
+    quality = read(ROOT / "docs" / "quality.md")
+    rows = {name: [c.strip() for c in row.split("|")] for name, row in re.findall(r"^\| `([^`]+)`(.*)$", quality, re.M)}
+    told = re.findall(r"\d\.\d{4}", read(TRANSLATION))
+    keywords, default = (
+        rows["jieba-keywords"],
+        re.search(r"^\| `default/2` \| ([\d.]+) \|.*?\| ([\d.]+) \| 0 \|", quality, re.M),
+    )
+    assert told == [keywords[2], keywords[4], default[1], default[2]]
+    assert f"{keywords[5]} 对" in read(TRANSLATION)
