@@ -205,7 +205,8 @@ class Stream:
         for row in self.committed(self.dead_letter_topic):
             headers = dict(row.headers)
             prefix = "__connect.errors."
-            found[int(headers[prefix + "partition"]), int(headers[prefix + "offset"])] += 1
+            if prefix + "offset" in headers:  # else it marks a letter that was sent back
+                found[int(headers[prefix + "partition"]), int(headers[prefix + "offset"])] += 1
         return found
 
     def check(self, *, index: bool = True) -> None:

@@ -39,8 +39,8 @@ fi
 allow "$worker" --operation Read --group "$group"
 allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
 
-# The operator makes the topics, reads them (verify, rebuild), publishes takedowns (index delete), and sees whether workers
-# run (index rewind, index accept).
+# The operator makes the topics, reads them (verify, rebuild), publishes takedowns (index delete), sends dead letters back to
+# the input (dlq replay), and sees whether workers run (index rewind, index accept).
 for topic in "$input" "$verdicts" "$letters" $unique $takedowns; do
     allow "$operator" --operation Create --operation Read --operation DescribeConfigs --topic "$topic"
 done
@@ -48,3 +48,7 @@ if [ "$takedowns" ]; then
     allow "$operator" --operation Write --topic "$takedowns"
 fi
 allow "$operator" --operation Describe --group "$group"
+for topic in "$input" "$letters"; do
+    allow "$operator" --operation Write --topic "$topic"
+done
+allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-dlq-replay"

@@ -151,6 +151,7 @@ def test_each_command_is_done_by_its_user_with_the_rights_that_are_shipped(secur
     done(worker, "file", pages, "--out", tmp_path / "file.jsonl", "--server")
     done(operator, "verify")
     assert "0 violations" in done(operator, "index", "check") or True
+    assert "1 sent back" in done(operator, "dlq", "replay", "--execute")
     done(operator, "index", "stats")
     url = re.search(r"newest .*seq \d+  (\S+)", done(operator, "index", "stats"))[1]
     done(operator, "inspect", url)

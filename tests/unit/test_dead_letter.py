@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.cli.dlq import Wanted, _why_not
 from worker.judging.judge import Rejected
-from worker.records.dead_letter import dead_letter, record_size
-from worker.records.passing import Source
+from worker.records.dead_letter import Place, dead_letter, read_letter, read_mark, record_size
+from worker.records.passing import Outgoing, RawRecord, Received, Source
+from worker.settings import Settings
 
 REJECTION = Rejected(Source("pages", 3, 42, 7), "decode", "PageError", "not JSON: Expecting value at character 0")
 REASONS = [
@@ -68,3 +70,57 @@ def test_a_message_that_quotes_the_page_is_cut_and_can_be_sent():
 def test_every_letter_fits_its_topic(value, key, header_bytes):
     letter = dead_letter(REJECTION, key, value, [("h", b"h" * header_bytes)], "dlq", 3000)
     assert record_size(letter.key, letter.value, letter.headers) <= 3000
+
+
+HERE = Place(0, 7)
+
+
+def received(outgoing, place=HERE):
+    """What was sent, as it is read again."""
+    source = Source(outgoing.topic, *place, 1000)
+    return Received(RawRecord(source, outgoing.key, outgoing.value), outgoing.headers)
+
+
+NAMES = st.sampled_from(["traceparent", "x", "simhash-dedup.other"])
+
+
+@given(
+    st.none() | st.binary(max_size=900),
+    st.none() | st.binary(max_size=900),
+    st.lists(st.tuples(NAMES, st.binary(max_size=900)), max_size=2),
+    st.integers(0, 3),
+)
+def test_what_is_sent_back_is_the_record_as_it_came_or_is_refused(key, value, headers, replays):
+    was = [*headers, ("simhash-dedup.replays", str(replays).encode())] if replays else headers
+    letter = read_letter(received(dead_letter(REJECTION, key, value, was, "dlq", 2500)))
+    again = [*headers, ("simhash-dedup.replays", str(letter.replays + 1).encode())]
+    whole = letter.sent_back(3) == Outgoing("pages", key, value, again, 3) and letter.replays == replays
+    refused = _why_not(letter, Settings(), again=True)
+    assert whole == (refused is None)
+    assert refused is None or "pages[3] offset 42" in refused
+
+
+def test_a_mark_is_no_letter_and_names_one():
+    letter = read_letter(received(dead_letter(REJECTION, b"k", b"v", [], "dlq", 1 << 20), Place(2, 9)))
+    mark = received(letter.mark("dlq"), Place(2, 10))
+    assert (read_letter(mark), read_mark(mark)) == (None, Place(2, 9))
+    assert read_mark(received(letter.sent_back(0))) is None
+    assert read_letter(Received(RawRecord(Source("dlq", 0, 0, 0), b"k", b"v"), [("strange", b"\xff")])) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        (Wanted(), True),
+        (Wanted(places=(Place(0, 7),), error="decode", partitions=(3, 4), since=1000, until=1001), True),
+        (Wanted(error="PageError"), True),
+        (Wanted(error="Expecting value"), True),
+        (Wanted(error="Page"), False),
+        (Wanted(places=(Place(0, 8),)), False),
+        (Wanted(partitions=(0,)), False),
+        (Wanted(since=1001), False),
+        (Wanted(until=1000), False),
+    ],
+)
+def test_letters_are_chosen_by_place_error_partition_and_time(wanted, meant):
+    assert wanted.has(read_letter(received(dead_letter(REJECTION, b"k", b"v", [], "dlq", 1 << 20)))) == meant

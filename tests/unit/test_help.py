@@ -8,7 +8,7 @@ import click
 import pytest
 
 from worker.cli.lazy import LazyGroup
-from worker.cli.main import commands, index
+from worker.cli.main import commands, dlq, index
 
 HEAVY = {"kafka", "redis", "numpy", "pydantic", "rich", "structlog", "jieba", "simhash.signature", "worker.settings"}
 LOADED = """
@@ -30,7 +30,7 @@ def loaded_by(*arguments, **environment):
     return done.stdout, set(done.stderr.split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["index", "--help"], ["-h"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["index", "--help"], ["dlq", "--help"], ["-h"]], ids=" ".join)
 def test_help_loads_neither_kafka_nor_anything_else_that_takes_its_time(arguments):
     said, modules = loaded_by(*arguments)
     assert "Usage: simhash-dedup" in said
@@ -49,7 +49,7 @@ def test_the_tab_key_completes_commands_and_options():
     assert "complete -o nosort" in script
 
 
-@pytest.mark.parametrize("group", [commands, index], ids=["commands", "index"])
+@pytest.mark.parametrize("group", [commands, index, dlq], ids=["commands", "index", "dlq"])
 def test_what_the_help_lists_is_there_under_its_name(group: LazyGroup):
     for name in group.list_commands(click.Context(group)):
         found = group.get_command(click.Context(group), name)

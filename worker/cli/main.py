@@ -47,9 +47,18 @@ class _Index(LazyGroup):
     }
 
 
+class _DeadLetters(LazyGroup):
+    lazy: ClassVar = {
+        "list": Lazy("worker.cli.dlq:list_", "Count them by their reason, and say where they are."),
+        "replay": Lazy("worker.cli.dlq:replay", "Send their records back to the input."),
+        "show": Lazy("worker.cli.dlq:show", "Show one: its error and its bytes."),
+    }
+
+
 class _Commands(LazyGroup):
     lazy: ClassVar = {
         "batch": Lazy("worker.cli.batch:batch", "Judge many pages against all before them, on Spark."),
+        "dlq": Lazy("worker.cli.main:dlq", "Dead letters: list them, look at one, send them back."),
         "evaluate": Lazy("worker.cli.evaluate:evaluate", "Measure what profiles find, on labelled pages."),
         "explain": Lazy("worker.cli.explain:explain", "Show why two pages match, or do not."),
         "file": Lazy("worker.cli.file:file", "Judge the pages in files; nothing to start."),
@@ -68,6 +77,20 @@ class _Commands(LazyGroup):
 @click.group(cls=_Index)
 def index() -> None:
     """Look after an index: what it holds and takes, and what an operator knows and it does not."""
+
+
+@click.group(cls=_DeadLetters)
+def dlq() -> None:
+    """Look after dead letters: records that could not be judged, in the dead-letter topic.
+
+    A letter is named by its place there, partition/offset.
+
+    \b
+      simhash-dedup dlq list                               # how many, why, where
+      simhash-dedup dlq show 0/12                          # one: its error, its bytes
+      simhash-dedup dlq replay --error decode              # what would be sent back to the input
+      simhash-dedup dlq replay --error decode --execute    # send it
+    """
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

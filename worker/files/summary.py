@@ -15,6 +15,11 @@ OTHER = "for other reasons"
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 
+def kind_of(said: str) -> str:
+    """What is the same of all reasons that differ in numbers alone."""
+    return _NUMBER.sub("#", said)
+
+
 @dataclass
 class Reason:
     """How many records were rejected for one kind of reason; `example` is what was said of the first."""
@@ -71,7 +76,7 @@ class Summary:
 
     def explain(self, said: str) -> None:
         """Add a reason; those that differ in numbers alone are one."""
-        kind = _NUMBER.sub("#", said)
+        kind = kind_of(said)
         if kind not in self.kinds and len(self.kinds) == MOST_KINDS:
             kind = said = OTHER
         self.kinds.setdefault(kind, Reason(0, said)).count += 1

@@ -13,7 +13,7 @@ import msgspec
 from simhash.index.rows import TIMES, Takedown, decoded_takedown
 from worker import compression
 from worker.errors import InputError
-from worker.records.dead_letter import PREFIX
+from worker.records.dead_letter import read_letter
 from worker.records.verdict import Verdict, decode_told
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
@@ -112,9 +112,5 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
             place = f"{source.topic}[{source.partition}] offset {source.offset}"
             raise InputError(f"{place} is no verdict: {error}") from error
     for received in replayed(settings, settings.dead_letter_topic):
-        headers = dict(received.headers)
-        topic, partition, offset = (
-            headers.get(PREFIX + name, b"").decode() for name in ("topic", "partition", "offset")
-        )
-        if partition.isdecimal() and offset.isdecimal():  # else another program's letter
-            yield Settled(topic, int(partition), int(offset))
+        if letter := read_letter(received):
+            yield Settled(letter.topic, letter.partition, letter.offset)

@@ -81,7 +81,9 @@ class Sources:
                     yield Letter(place, told.rejected(line))
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.dead_letter_topic):
-                yield Letter(Record(*received.record.source[:3]), told.letter(dict(received.headers)))
+                headers = dict(received.headers)
+                if told.REPLAYED not in headers:  # what says that a letter was sent back is none itself
+                    yield Letter(Record(*received.record.source[:3]), told.letter(headers))
 
     def all_takedowns(self) -> Iterator[Takedown]:
         """All pages that were taken down."""

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 ERRORS_PREFIX = "__connect.errors."
+REPLAYED = "simhash-dedup.replayed"
 _HEX = re.compile(r"[0-9a-f]+")
 _DIGEST = re.compile(r"(text|raw):[0-9a-f]{32}")
 _OBSERVATION = re.compile(r"[0-9a-f]{32}")

@@ -1,8 +1,9 @@
-"""Whole topics, read from their beginning to the end that they have now: no group, nothing committed."""
+"""Topics, read whole to the end that they have now, or at one place: no group, nothing committed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -27,6 +28,31 @@ def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Re
         BrokerError: there is no such topic, or it may not be read, or see `whole`.
         BrokerUnreachable: nobody answers.
     """
+    with _reading(settings, topic) as (consumer, partitions):
+        yield from _to_the_end(consumer, topic, partitions, whole)
+
+
+def record_at(settings: Settings, topic: str, partition: int, offset: int) -> Received | None:
+    """The committed record at a place; None: there is none. Raises as `replayed`."""
+    with _reading(settings, topic) as (consumer, partitions):
+        if partition >= partitions:
+            return None
+        tp = TopicPartition(topic, partition)
+        consumer.assign([tp])
+        begin, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+        if not begin <= offset < end:
+            return None
+        consumer.seek(tp, offset)
+        while consumer.position(tp) <= offset:
+            for row in consumer.poll(POLL_MS, max_records=1).get(tp, ()):
+                # The next one, where the place holds a transaction's marker or was aborted.
+                return _received(row) if row.offset == offset else None
+        return None
+
+
+@contextmanager
+def _reading(settings: Settings, topic: str) -> Iterator[tuple[Any, int]]:
+    """A consumer without a group, and how many partitions the topic has."""
     with admin_client(settings) as admin:
         partitions = existing(admin, [topic]).get(topic)
     if not partitions:
@@ -40,7 +66,7 @@ def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Re
             allow_auto_create_topics=False,
         )
         try:
-            yield from _to_the_end(consumer, topic, partitions, whole)
+            yield consumer, partitions
         finally:
             consumer.close()
 

@@ -58,14 +58,14 @@ class Transactions:
         self,
         outgoing: Sequence[Outgoing],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        membership: Callable[[], ConsumerGroupMetadata],
+        membership: Callable[[], ConsumerGroupMetadata] | None,
         on_step: Callable[[str], None],
     ) -> None:
         """Commit all of it at once.
 
         Args:
             outgoing: what to send; a partition that is None is chosen by the key.
-            membership: asked once all is sent: in whose name the offsets are committed.
+            membership: asked once all is sent: in whose name the offsets are committed; None: there are none.
 
         Raises:
             CommitFailedError: nothing was committed; the group has moved on, the next transaction may begin.
@@ -109,7 +109,7 @@ class Transactions:
         self,
         outgoing: Sequence[Outgoing],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        membership: Callable[[], ConsumerGroupMetadata],
+        membership: Callable[[], ConsumerGroupMetadata] | None,
         on_step: Callable[[str], None],
     ) -> None:
         producer = self._open
@@ -117,9 +117,10 @@ class Transactions:
         on_step("begun")
         self._send(producer, outgoing)
         on_step("sent")
-        group = membership()
-        self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
-        on_step("offsets")
+        if membership is not None:
+            group = membership()
+            self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
+            on_step("offsets")
         self._within_time(producer.commit_transaction)
 
     def _within_time(self, call: Callable[[], None]) -> None:
