@@ -15,7 +15,7 @@ TESTS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo stream-demo unit test check servers bench site lock clean needs-python
+.PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lock clean needs-python
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,18 @@ bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one 
 site: $(DEV_STAMP) ## the documents as a site: out/site/index.html
 	$(BIN)/python -m deploy.docs.pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file deploy/docs/mkdocs.yml
+
+wheel: $(DEV_STAMP) ## the source distribution, and the wheel made from it, into dist/
+	rm -rf dist
+	$(BIN)/python -m uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+
+# The wheel comes first on the path, and the folder that a command stands in does not: so it is what is tested.
+WHEEL := $(CURDIR)/$(OUT)/wheel
+wheel-test: wheel ## the tests that need no server, on the built wheel
+	rm -rf $(WHEEL)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(WHEEL) dist/*.whl
+	PYTHONSAFEPATH=1 PYTHONPATH=$(WHEEL) $(BIN)/python -c "import simhash; print('tested:', simhash.__file__)" | grep $(WHEEL)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(WHEEL):$(CURDIR) $(BIN)/python -m pytest $(TESTS) --import-mode append tests/unit
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
