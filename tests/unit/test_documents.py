@@ -16,6 +16,8 @@ from tests.documents import (
     same_output,
     workplace,
 )
+from tests.notebooks import NOTEBOOKS, ran
+from tests.notebooks import read as read_notebook
 from worker.cli.main import commands
 
 README = ROOT / "README.md"
@@ -59,6 +61,12 @@ def test_outputs_are_compared_but_for_what_was_measured():
     assert same_output("a … z\n", "a b c z\n")
     assert not same_output("3 pages\n", "4 pages\n")
     assert not same_output("a\n", "a\nb\n")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=named)
+def test_the_cells_of_a_notebook_give_what_stands_below_them(path):
+    for cell, outputs in ran(read_notebook(path)):
+        assert outputs == cell["outputs"], "".join(cell["source"])
 
 
 def read(path):
