@@ -53,13 +53,14 @@ wheel: $(DEV_STAMP) ## the source distribution, and the wheel made from it, into
 	rm -rf dist
 	$(BIN)/python -m uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-# The wheel comes first on the path, and the folder that a command stands in does not: so it is what is tested.
+# An environment of the wheel alone; what the tests need besides, and the tests, come behind it on the path.
 WHEEL := $(CURDIR)/$(OUT)/wheel
 wheel-test: wheel ## the tests that need no server, on the built wheel
-	rm -rf $(WHEEL)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(WHEEL) dist/*.whl
-	PYTHONSAFEPATH=1 PYTHONPATH=$(WHEEL) $(BIN)/python -c "import simhash; print('tested:', simhash.__file__)" | grep $(WHEEL)
-	PYTHONSAFEPATH=1 PYTHONPATH=$(WHEEL):$(CURDIR) $(BIN)/python -m pytest $(TESTS) --import-mode append tests/unit
+	$(BIN)/python -m venv --clear --without-pip $(WHEEL)
+	$(BIN)/python -m pip --disable-pip-version-check --python $(WHEEL) install --quiet --no-deps dist/*.whl
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'), '$(CURDIR)', sep='\n')" > $$(echo $(WHEEL)/lib/python3*/site-packages)/tests.pth
+	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -c "import simhash._native; print(simhash._native.__file__)" | grep $(WHEEL)
+	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -m pytest $(TESTS) --import-mode append tests/unit
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
