@@ -160,7 +160,8 @@ def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
     for block in blocks(path, "sh"):
         text = block.text.replace("\\\n", " ")
         for number, line in enumerate(text.splitlines(), block.line):
-            words = shlex.split(line.partition("  #")[0].partition(" # ")[0], posix=True)
+            # A line may be a comment as a whole.
+            words = shlex.split(f" {line}".partition("  #")[0].partition(" # ")[0], posix=True)
             if words:
                 yield number, words
 

@@ -1,13 +1,18 @@
 """Every line of Python and every command in the documents: run; or, where it needs servers, one that exists."""
 
 import re
+import tomllib
+from importlib.util import find_spec
 
 import click
 import pytest
 
+from simhash import read_profile
 from tests.documents import (
+    PAGES,
     ROOT,
     TRANSLATION,
+    blocks,
     commands_in,
     fences,
     named,
@@ -19,6 +24,7 @@ from tests.documents import (
 from tests.notebooks import NOTEBOOKS, ran
 from tests.notebooks import read as read_notebook
 from worker.cli.main import commands
+from worker.settings import Settings, load
 
 README = ROOT / "README.md"
 SERVED = ("docs/library.md",)
@@ -41,8 +47,38 @@ def test_the_commands_of_a_page_exist_with_their_flags(path):
             check_command(words[1:], where)
         elif words[0] == "make":
             assert set(words[1:]) <= TARGETS, where
+        elif words[:2] == ["python", "-m"]:
+            assert find_spec(words[2]), where
         else:
             assert words[0] in ELSEWHERE or (ROOT / words[0]).exists(), where
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_the_commands_in_the_sentences_of_a_page_exist_with_their_flags(path):
+    """`simhash-dedup …` and `python -m …`, with names in capitals and `…` for what a reader puts in."""
+    text = re.sub(r"^```.*?^```", "", read(path), flags=re.M | re.S)
+    for command in re.findall(r"`simhash-dedup (\w[^`]*)`", text):
+        check_command(command.split(), f"{named(path)}: {command}")
+    for module in re.findall(r"`python -m ([\w.]+)", text):
+        assert find_spec(module), f"{named(path)}: {module}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_the_commands_of_a_page_stand_in_fences_that_are_run_or_looked_at(path):
+    bare = re.sub(r"^```\w+\n.*?^```$", "", read(path), flags=re.M | re.S)
+    assert re.findall(r"^(?:    |\$ )+(?:simhash-dedup|python3? -m|make|deploy/\S+) .*", bare, re.M) == []
+    assert re.findall(r"^(?:simhash-dedup [a-z]+|python3? -m) .*", bare, re.M) == []
+
+
+@pytest.mark.parametrize("path", pages_with("toml"), ids=named)
+def test_the_toml_of_a_page_is_a_profile_or_settings(path, tmp_path):
+    for number, block in enumerate(blocks(path, "toml")):
+        file = tmp_path / f"mine{number}.toml"
+        file.write_text(block.text.replace("/var/lib/simhash-dedup", str(tmp_path)))
+        if tomllib.loads(block.text).keys() & Settings.model_fields.keys():
+            load({}, file)
+        else:
+            read_profile(file)
 
 
 def check_command(words, where):
