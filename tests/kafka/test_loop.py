@@ -331,7 +331,7 @@ def lag_of(stream, registry):
     return registry.get_sample_value("simhash_dedup_consumer_lag", {"topic": stream.input_topic, "partition": "0"})
 
 
-def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_server, name, tmp_path):
+def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_server, name, tmp_path, caplog):
     """Nothing is fetched meanwhile, so that nothing tells where the partition ends, but the broker when it is asked."""
     registry = CollectorRegistry()
     stopped = []
@@ -354,6 +354,9 @@ def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_serve
         run(stream, connected_index(settings_of(stream), DEFAULT), 90, on_step=stop_once, registry=registry)
         stopped[0].result()
     assert set(stream.answers().values()) == {1}
+    said = [line for line in caplog.messages if "waiting for the index" in line]
+    assert said, "an operator is told"
+    assert len(said) == len(set(said)), "once"
 
 
 class Frozen(MemoryIndex):

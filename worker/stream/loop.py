@@ -331,19 +331,22 @@ class Loop:
 
     def _with_index(self, action: Callable[[], T]) -> T:
         """Do something that needs the index, waiting for it as long as it takes, as a quiet member of the group."""
-        pause, failed = 0.1, False
+        pause, said, since = 0.1, "", time.monotonic()
         while True:
             try:
-                if failed:
+                if said:
                     self._present()
                 result = action()
             except IndexUnreachable as error:
-                log.warning("waiting for the index: %s", error)
-                failed = True
+                if str(error) != said:
+                    log.warning("waiting for the index: %s", error)
+                said = str(error)
                 self._parts.status.ready(index=False)
                 self._wait_in_group(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 continue
+            if said:
+                log.info("the index serves again, after %.0f s", time.monotonic() - since)
             self._session.resume()
             self._parts.status.ready(index=True)
             return result

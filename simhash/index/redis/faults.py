@@ -45,6 +45,8 @@ _NOT_NOW = (
 taken the first word off their messages."""
 _IN_SCRIPT = re.compile(r"Error running script .*? -(?=[A-Z]+ )")
 """What Redis 6 puts before an error within a script."""
+_WHERE_IN_SCRIPT = re.compile(r"\.? script: [0-9a-f]{40}, on @user_script:\d+\.?$")
+"""What Redis 7 puts behind it: of no use to an operator, and another one each time."""
 
 
 @contextmanager
@@ -57,7 +59,7 @@ def translated() -> Iterator[None]:
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise IndexUnreachable(f"Redis does not answer: {error}") from error
     except _NOT_NOW as error:
-        raise IndexUnreachable(f"Redis cannot take writes now: {error}") from error
+        raise _not_now(str(error)) from error
     except redis.exceptions.NoPermissionError as error:
         raise IndexMisconfigured(f"Redis refuses: {error}") from error
     except redis.ResponseError as error:
@@ -94,8 +96,12 @@ def _fault(message: str) -> IndexFault:
     if kind == "LOST":
         return IndexLost(_lost(*rest.split()))
     if kind in _RETRIABLE:
-        return IndexUnreachable(f"Redis cannot take writes now: {message}")
+        return _not_now(message)
     return IndexFault(f"Redis: {message}")
+
+
+def _not_now(message: str) -> IndexUnreachable:
+    return IndexUnreachable(f"Redis cannot take writes now: {_WHERE_IN_SCRIPT.sub('', message)}")
 
 
 def _lost(epoch: str, seq: str, present: str) -> str:
