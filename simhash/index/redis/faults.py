@@ -45,8 +45,8 @@ _NOT_NOW = (
 taken the first word off their messages."""
 _IN_SCRIPT = re.compile(r"Error running script .*? -(?=[A-Z]+ )")
 """What Redis 6 puts before an error within a script."""
-_WHERE_IN_SCRIPT = re.compile(r"\.? script: [0-9a-f]{40}, on @user_script:\d+\.?$")
-"""What Redis 7 puts behind it: of no use to an operator, and another one each time."""
+_WHERE_IN_SCRIPT = re.compile(r"\.? script: ([0-9a-f]{40}, )?on @user_script:\d+\.?$")
+"""What Redis 7 and Valkey put behind it: of no use to an operator, and another one each time."""
 
 
 @contextmanager
