@@ -24,7 +24,8 @@ from tests.stream import json_page, texts
 from tests.unit.test_warc import http, record
 from worker.errors import InputError
 from worker.files.inputs import open_input
-from worker.files.judged import Bench, Outputs, Places, run_files
+from worker.files.judged import Bench, run_files
+from worker.files.outputs import Outputs, Places
 from worker.files.summary import Summary
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Recipe
@@ -45,6 +46,11 @@ def pool(request):
 
 @pytest.fixture
 def bench(pool):
+    return bench_of(pool)
+
+
+def bench_of(pool):
+    """An index of its own, in memory."""
     tables = design("4", DEFAULT.bits)
     relation = Relation(tables, DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
     index = MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000))
@@ -58,9 +64,9 @@ def places(tmp_path):
 
 
 def run(bench, places, *names, stopping=None, on_progress=lambda summary: None):
-    inputs = [open_input(str(name), LIMITS.page, spool=False) for name in names]
+    inputs = [open_input(str(name), LIMITS.page, spool=False, keep=True) for name in names]
     with ExitStack() as stack:
-        outputs = Outputs(places)
+        outputs = Outputs(places, inputs)
         stack.callback(outputs.close)
         summary = run_files(inputs, outputs, bench, stopping or threading.Event(), on_progress)
         outputs.finish(summary)

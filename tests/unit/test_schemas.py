@@ -12,7 +12,7 @@ from simhash.errors import PageError
 from simhash.signature.profiles import DEFAULT
 from tests.documents import ROOT
 from tests.texts import PAGES
-from worker.files.judged import rejection_line
+from worker.files.outputs import rejection_line
 from worker.judging.judge import Rejected, judge, prepare
 from worker.records.dead_letter import dead_letter
 from worker.records.page import Limits, decode_page

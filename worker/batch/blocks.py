@@ -6,23 +6,18 @@ fingerprints are read whole and the URLs only where something matched.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import xxhash
 from numpy.typing import NDArray
 
 from worker import compression
@@ -30,13 +25,13 @@ from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
 from worker.batch.columns import PAGES, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
 from worker.batch.signing import Signing, signed_pages
-from worker.batch.sources import CONTENTS, Slice, footer, is_compressed
+from worker.batch.sources import Slice, footer, is_compressed
 from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.inputs import open_input
-from worker.records.page import charset_of
-from worker.records.passing import Page, RawRecord, Source
+from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer
+from worker.records.page import CONTENTS
 from worker.records.verdict import Verdict, decode
 
 Rows = NDArray[np.int64]
@@ -46,8 +41,6 @@ VERDICT_ROWS = 1 << 14
 """Lines of verdicts in a block."""
 ARCHIVE_BLOCKS = 256
 """Blocks of compressed tables read at once: of 64 records or 512 fingerprints each."""
-PAGE_ROWS = 256
-"""Pages of a Parquet file read at once."""
 OF_A_PAGE = frozenset(PAGES.names) - {"seq"}
 OF_A_VERDICT = frozenset(PAGES.names)
 
@@ -101,7 +94,7 @@ def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
         if "fingerprint" in names:
             return _signatures(part, signing.label)
         if "url" in names and names & set(CONTENTS):
-            return _pages_in_parquet(part, signing, names)
+            return _pages_in_parquet(part, signing)
         raise InputError(f"has neither a column fingerprint nor url with one of {', '.join(CONTENTS)}")
     return _pages(part, signing, counted)
 
@@ -164,75 +157,10 @@ def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     counted.skipped = opened.skipped if part.first == 0 else 0
 
 
-def _pages_in_parquet(part: Slice, signing: Signing, names: set[str]) -> Iterator[Block]:
-    path = part.source.path
-    file = pq.ParquetFile(path)
-    topic = _topic_of_footer(path)
-    wanted = sorted(names & {"url", "id", "fetched_at", "charset", "content_type", *CONTENTS})
-    first = _rows_before(file, part.first)
-
-    def records() -> Iterator[tuple[int, RawRecord]]:
-        position = first
-        for batch in file.iter_batches(PAGE_ROWS, list(range(part.first, part.last)), wanted):
-            for row in _representable(batch).to_pylist():
-                yield position, _record_of_row(row, Source(topic, 0, position, None))
-                position += 1
-
-    for table in signed_pages(part.source, records(), signing):
+def _pages_in_parquet(part: Slice, signing: Signing) -> Iterator[Block]:
+    groups = range(part.first, part.last)
+    for table in signed_pages(part.source, pages_in_parquet(part.source.path, groups), signing):
         yield _whole(table, OF_A_PAGE)
-
-
-def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times that Python has no type for, and numbers where a name is expected, in those that it has."""
-    columns = []
-    for field in batch.schema:
-        column = batch[field.name]
-        if pa.types.is_timestamp(field.type):
-            column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
-        elif field.name == "id" and pa.types.is_integer(field.type):
-            column = pc.cast(column, pa.string())
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _record_of_row(row: dict[str, Any], source: Source) -> RawRecord:
-    """A page of a Parquet file, as the line of JSONL that it would be; HTML in bytes is taken as it is."""
-    given = {name: value if name == "html" else _plain(value) for name, value in row.items() if value is not None}
-    html, names = given.get("html"), {"charset", "id", "fetched_at", "content_type"} & given.keys()
-    if isinstance(html, bytes) and all(isinstance(given.get(name, ""), str) for name in ("url", *names)):
-        charset = given.get("charset") or charset_of(given.get("content_type"))
-        return RawRecord(
-            source,
-            None,
-            html,
-            Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at")),
-        )
-    try:
-        return RawRecord(source, None, msgspec.json.encode(given))
-    except UnicodeEncodeError:  # bytes that are no UTF-8: written as surrogates, which are refused like any
-        return RawRecord(source, None, json.dumps(given, default=repr).encode())
-
-
-def _plain(value: Any) -> Any:
-    """What other programs write in place of a string: its bytes, a number, a time."""
-    if isinstance(value, bytes):
-        return value.decode(errors="surrogateescape")
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _topic_of_footer(path: Path) -> str:
-    """What stands in place of a topic: the footer, which describes every column chunk, stands for the content."""
-    with path.open("rb") as file:
-        file.seek(-8, os.SEEK_END)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(-8 - length, os.SEEK_END)
-        content = file.read(length)
-    name = os.path.abspath(path).encode("utf-8", "surrogateescape")
-    return "file:" + xxhash.xxh3_128_hexdigest(name + b"\0" + xxhash.xxh3_128_digest(content))
-
-
-def _rows_before(file: pq.ParquetFile, group: int) -> int:
-    return sum(file.metadata.row_group(i).num_rows for i in range(group))
 
 
 # Verdicts --------------------------------------------------------------------------------------------------------
@@ -283,8 +211,8 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
 
 def _signatures(part: Slice, label: str) -> Iterator[Block]:
     file = pq.ParquetFile(part.source.path)
-    topic = _topic_of_footer(part.source.path)
-    position = _rows_before(file, part.first)
+    topic = topic_of_footer(part.source.path)
+    position = rows_before(file, part.first)
     names = frozenset(file.schema_arrow.names)
     for group in range(part.first, part.last):
         offsets = np.arange(position, position + file.metadata.row_group(group).num_rows)

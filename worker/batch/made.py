@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from worker.batch.columns import PAGES, SOURCE
 from worker.errors import InputError
-from worker.files.judged import rejection_line
+from worker.files.outputs import rejection_line
 from worker.judging.judge import Rejected
 from worker.records.page import observation
 from worker.records.passing import Source

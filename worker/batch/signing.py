@@ -13,7 +13,7 @@ import pyarrow as pa
 from worker.batch.columns import Row, place, row_of_page, table_of
 from worker.batch.sources import Source
 from worker.files.inputs import Record
-from worker.files.judged import rejection_line
+from worker.files.outputs import rejection_line
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.judging.judge import Prepared, Recipe, Rejected
 from worker.records.passing import RawRecord

@@ -23,7 +23,8 @@ from worker import compression
 from worker.batch.archive import Archive
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
 from worker.errors import InputError
-from worker.files.inputs import COMPRESSED, HTML_SUFFIXES, WARC_SUFFIXES, open_input
+from worker.files.inputs import COMPRESSED, HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, open_input
+from worker.records.page import CONTENTS
 
 Kind = Literal["pages", "verdicts", "parquet", "tables"]
 
@@ -33,12 +34,9 @@ SLICE_BYTES = 64 << 20
 """Of a file of verdicts, a slice."""
 SLICE_ROWS = 1 << 20
 """Of a Parquet file, a slice has at least so many rows if there are, in whole row groups."""
-CONTENTS = ("html", "text", "html_base64")
-"""Where a page has its content."""
 LONGEST_FIRST_LINE = 1 << 20
 SLICE_BLOCKS = 1 << 12
 """Of compressed tables, a slice: a quarter of a million records."""
-PARQUET = ".parquet"
 IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in (".jsonl", ".ndjson") for packed in ("", *COMPRESSED)))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from simhash.index.redis import epochs
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
@@ -22,8 +22,10 @@ from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
-from worker.files.judged import Bench, Outputs, Places, run_files
+from worker.files.judged import Bench, run_files
+from worker.files.outputs import Outputs, Places
 from worker.files.summary import Summary
+from worker.files.unique_pages import is_table
 from worker.index.stores import configured_profile, connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters
 from worker.settings import Settings
@@ -103,7 +105,10 @@ class Job:
     "--server", is_flag=True, help="the same, with the URL of the setting redis_url: no password is seen by `ps`"
 )
 @click.option(
-    "--unique-out", type=FILE, help="also write the unique pages (JSONL), and their byte offsets to FILE.index"
+    "--unique-out",
+    type=FILE,
+    help="also write the unique pages: to FILE.parquet, FILE.csv or FILE.tsv of such inputs, with all their columns; "
+    "else as JSONL, and their byte offsets to FILE.index",
 )
 @click.option("--rejected-out", type=FILE, help="what was rejected, and why  [default: OUT.rejected.jsonl]")
 @click.option("--force", is_flag=True, help="overwrite what an earlier run has written")
@@ -125,14 +130,16 @@ def file(
 ) -> None:
     """Judge the pages in files, in order: one verdict a page, the same as on a stream.
 
-    INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), an HTML file or a directory of them, or - for JSONL
-    on standard input. Nothing needs to run: an embedded Redis holds the index, for this run only unless --state is
-    given. A line of JSONL is a page: {"url": …, "html": …}, or with "text" or "html_base64" in place of "html".
+    INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), Parquet (needs pyarrow: the extra `parquet`), CSV or
+    TSV (.csv, .csv.gz, .csv.zst), an HTML file or a directory of them, or - for JSONL on standard input. Nothing needs
+    to run: an embedded Redis holds the index, for this run only unless --state is given. A line of JSONL is a page:
+    {"url": …, "html": …}, or with "text" or "html_base64" in place of "html"; the columns of a table have these names.
 
     \b
       simhash-dedup file crawl.jsonl.zst --out verdicts.jsonl
       simhash-dedup file monday.warc.gz --state ./seen --out monday.jsonl
       simhash-dedup file tuesday.warc.gz --state ./seen --out tuesday.jsonl   # judged against monday
+      simhash-dedup file pages.parquet --out verdicts.jsonl --unique-out unique.parquet
       zstdcat pages.zst | simhash-dedup file - --out - | jq .verdict
 
     Rejected records are kept in OUT.rejected.jsonl; where OUT is no file, in a new simhash-dedup.rejected.jsonl here. A
@@ -168,7 +175,8 @@ def _places(out: str, options: dict[str, Any]) -> Places:
 def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:
     """The job, done; and where rejected records are."""
     keeps_index = job.state is not None or job.on_server
-    inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index)
+    keep = job.places.unique is not None and is_table(job.places.unique)
+    inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index, keep=keep)
     configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
@@ -178,7 +186,7 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
         profile = judging_profile(settings, client)
         reopen = partial(connected_index, settings, profile, client)
         index = reopen()
-        outputs = Outputs(job.places)  # only now: a run that is refused must not empty the last run's files
+        outputs = Outputs(job.places, inputs)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
         fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
@@ -205,10 +213,20 @@ def _progress(inputs: list[Input], console: Console) -> Iterator[Callable[[Summa
         if time.monotonic() - told < LINE_SECONDS:
             return
         told = time.monotonic()
-        done = f"{sum(each.done() for each in inputs) / total:.0%}, " if total else ""
-        say(f"judging: {done}{summary.pages:,} pages, {summary.pages_per_second:,.0f}/s", console)
+        share = sum(each.done() for each in inputs) / total if total else 0.0
+        done = f"{share:.0%}, " if total else ""
+        left = f", about {_roughly(summary.seconds * (1 / share - 1))} left" if share else ""
+        say(f"judging: {done}{summary.pages:,} pages, {summary.pages_per_second:,.0f}/s{left}", console)
 
     yield tell
+
+
+def _roughly(seconds: float) -> str:
+    """A time as one would guess it."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 @contextmanager
@@ -220,6 +238,8 @@ def _bar(inputs: list[Input], total: int | None, console: Console) -> Iterator[C
         TextColumn("{task.fields[pages]:,} pages"),
         TextColumn("{task.fields[rate]:,.0f}/s"),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
         task = bar.add_task("", total=total, pages=0, rate=0.0)

@@ -23,6 +23,9 @@ def show(summary: Summary, console: Console, more: Mapping[str, int] = NO_FIGURE
         say(f"  {reason.count:,} rejected: {plain(reason.example)[:SHOWN_CHARACTERS]}", console)
     if more_reasons := reasons[SHOWN_REASONS:]:
         say(f"  {sum(reason.count for reason in more_reasons):,} rejected for {len(more_reasons):,} more", console)
+    if hosts := summary.most_duplicates():
+        said = ", ".join(f"{plain(host)} {count:,}" for host, count in hosts)
+        say(f"most duplicates: {said}", console)
     for verdict in summary.examples:
         say(_pair(verdict), console)
 

@@ -1,4 +1,5 @@
-"""Files as input: JSONL (plain, .gz, .zst), WARC, HTML and directories of it, standard input; each a stream of records.
+"""Files as input: JSONL (plain, .gz, .zst), WARC, Parquet, CSV, HTML and directories of it, standard input; each a
+stream of records.
 
 A file's records are named by the digest of its path and content, and by their number: the same file read again gives
 the same observations, so a second run over it with the same index gives the same verdicts.
@@ -15,14 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import xxhash
 
 from simhash.errors import PageError
 from worker import compression
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
-from worker.errors import InputError
+from worker.errors import InputError, SettingsError
+from worker.files.csv_pages import header_of, pages_in_csv
 from worker.files.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 from worker.judging.judge import Rejected, rejected
 from worker.records.page import largest_record
@@ -31,8 +33,12 @@ from worker.records.passing import Page, RawRecord, Source
 Record = RawRecord | Rejected
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz")
+CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
+PARQUET = ".parquet"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
+BROKEN: tuple[type[Exception], ...] = (*compression.ERRORS, InputError)
+"""What reading a broken file raises."""
 CHUNK_BYTES = 1 << 20
 STANDARD_INPUT = 0
 
@@ -45,6 +51,7 @@ class Input:
         total: bytes to read in all; None when that is not known (standard input).
         done: bytes read so far, in the same count.
         skipped: records of a WARC that are no pages (images, requests).
+        columns: of a table: what its columns are, which those of another have to equal to be written beside them.
     """
 
     name: str
@@ -52,9 +59,12 @@ class Input:
     records: Callable[[], Iterator[Record]]
     done: Callable[[], int]
     skipped: int = 0
+    columns: Any = None
 
 
-def open_inputs(names: Sequence[str], largest_page: int, spool: bool) -> tuple[list[Input], list[str]]:
+def open_inputs(
+    names: Sequence[str], largest_page: int, spool: bool, keep: bool = False
+) -> tuple[list[Input], list[str]]:
     """The inputs of these names, each file once; and the names of what was given again, directly or in a directory.
 
     A file that is read again would be a replay of itself: its pages would get the verdicts that they have.
@@ -63,7 +73,7 @@ def open_inputs(names: Sequence[str], largest_page: int, spool: bool) -> tuple[l
         InputError: as `open_input`.
     """
     taken = _Taken()
-    inputs = [open_input(name, largest_page, spool, taken) for name in names if name != "-" or taken.first(name)]
+    inputs = [open_input(name, largest_page, spool, taken, keep) for name in names if name != "-" or taken.first(name)]
     return inputs, taken.again
 
 
@@ -84,7 +94,7 @@ class _Taken:
         return True
 
 
-def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None = None) -> Input:
+def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None = None, keep: bool = False) -> Input:
     """The input called `name`: a path, or "-" for standard input.
 
     Args:
@@ -92,9 +102,11 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
         spool: copy standard input to a temporary file first, so that its content can name its records; needed when
             the index outlives the run.
         taken: the files of other inputs, which are left out of this one.
+        keep: the records of a table have their rows with them.
 
     Raises:
         InputError: there is no such input, or it is of no kind that is known.
+        SettingsError: what reads it is not installed.
     """
     if name == "-":
         return _standard_input(largest_record(largest_page), spool)
@@ -112,6 +124,10 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
         return _pages(name, [path], largest_page)
     if path.name.lower().endswith(WARC_SUFFIXES):
         return _warc(path, largest_page)
+    if path.suffix.lower() == PARQUET:
+        return _parquet(path, keep)
+    if path.name.lower().endswith(CSV_SUFFIXES):
+        return _csv(path, largest_record(largest_page), keep)
     _check_kind(path)
     return _jsonl(path, largest_record(largest_page))
 
@@ -124,7 +140,7 @@ def _check_kind(path: Path) -> None:
     with _reading(path), path.open("rb", buffering=0) as file, decompressed(file, _promised(path)) as content:
         start = content.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start and not start.startswith(b"{"):
-        known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, *HTML_SUFFIXES])
+        known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, PARQUET, *CSV_SUFFIXES[:2], *HTML_SUFFIXES])
         raise InputError(f"{path}: neither its name ({known}) nor its content says that it holds pages")
 
 
@@ -187,6 +203,38 @@ def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | 
     except PageError as error:
         return rejected(source, error)
     return None if page is None else RawRecord(source, None, page.raw, page)
+
+
+def _parquet(path: Path, keep: bool) -> Input:
+    try:
+        from worker.files import parquet
+    except ImportError as error:
+        raise SettingsError(f"{path}: {error.name} is not installed: pip install 'simhash-dedup[parquet]'") from error
+    size, rows, read = path.stat().st_size, 0, 0
+
+    def records() -> Iterator[Record]:
+        nonlocal read
+        with _reading(path, parquet.ERRORS):
+            for position, record in parquet.pages_in_parquet(path, keep=keep):
+                read = size * (position + 1) // rows
+                yield record
+
+    with _reading(path, parquet.ERRORS):
+        columns, rows = parquet.schema_of(path), parquet.rows_in(path)
+    return Input(str(path), size, records, lambda: read, columns=columns)
+
+
+def _csv(path: Path, largest: int, keep: bool) -> Input:
+    stream = _Counted(_opened(path))
+
+    def records() -> Iterator[Record]:
+        with _reading(path):
+            topic = _topic(os.path.abspath(path), stream.digest())
+            yield from pages_in_csv(decompressed(stream, _promised(path)), path.name, topic, largest, keep)
+
+    with _reading(path), _opened(path) as beginning:
+        columns = header_of(decompressed(beginning, _promised(path)), path.name)
+    return Input(str(path), path.stat().st_size, records, lambda: stream.count, columns=columns)
 
 
 def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
@@ -264,11 +312,11 @@ def _promised(path: Path) -> bytes:
 
 
 @contextmanager
-def _reading(name: object) -> Iterator[None]:
+def _reading(name: object, broken: tuple[type[Exception], ...] = BROKEN) -> Iterator[None]:
     """Say of which file a read failed."""
     try:
         yield
-    except (*compression.ERRORS, InputError) as error:
+    except broken as error:
         raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
 
 

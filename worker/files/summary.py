@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from worker.errors import TooFewJudged
 from worker.records.verdict import Verdict
@@ -12,6 +14,9 @@ EXAMPLES = 3
 MOST_KINDS = 1_000
 """Of reasons that are told apart: a message may quote the page, so that each is a kind of its own."""
 OTHER = "for other reasons"
+MOST_HOSTS = 100_000
+"""Hosts that are counted; beyond these, the half with the fewest duplicates is forgotten, so small counts are rough."""
+HOSTS_TOLD = 10
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 
@@ -28,6 +33,14 @@ class Reason:
     example: str
 
 
+def _host(url: str) -> str:
+    """The host that a URL names; empty where there is none in it."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
 @dataclass
 class Summary:
     """The figures of a run; `--summary-json` writes them.
@@ -35,6 +48,7 @@ class Summary:
     Attributes:
         skipped: records of a WARC that are no pages (images, requests).
         again: inputs that were given more than once, and read once.
+        hosts: how many duplicates each host has.
     """
 
     pages: int = 0
@@ -49,6 +63,7 @@ class Summary:
     complete: bool = False
     examples: list[Verdict] = field(default_factory=list)
     kinds: dict[str, Reason] = field(default_factory=dict)
+    hosts: Counter[str] = field(default_factory=Counter)
 
     @property
     def pages_per_second(self) -> float:
@@ -63,6 +78,7 @@ class Summary:
             self.unique += 1
             return
         self.same_url += match.same_url
+        self._count_host(verdict.url)
         if match.kind == "exact":
             self.duplicates_exact += 1
         else:
@@ -85,6 +101,16 @@ class Summary:
         """Why records were rejected, the most frequent first."""
         return sorted(self.kinds.values(), key=lambda reason: -reason.count)
 
+    def most_duplicates(self) -> list[tuple[str, int]]:
+        """The hosts with the most duplicates, the first ones first."""
+        return sorted(self.hosts.items(), key=lambda item: (-item[1], item[0]))[:HOSTS_TOLD]
+
+    def _count_host(self, url: str) -> None:
+        if host := _host(url):
+            self.hosts[host] += 1
+            if len(self.hosts) > MOST_HOSTS:
+                self.hosts = Counter(dict(self.hosts.most_common(MOST_HOSTS // 2)))
+
     def check(self, most_rejected: int | None) -> None:
         """Raise TooFewJudged: no page was judged, or more than `most_rejected` records were rejected (None: any)."""
         why = f", mostly: {self.reasons()[0].example:.200}" if self.kinds else ""
@@ -96,10 +122,12 @@ class Summary:
 
     def figures(self) -> dict[str, object]:
         """All but the examples, by name."""
-        left_out = ("examples", "kinds")
+        left_out = ("examples", "kinds", "hosts")
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         reasons = [{"count": reason.count, "example": reason.example} for reason in self.reasons()]
-        return values | {"rejected_because": reasons, "pages_per_second": round(self.pages_per_second, 1)}
+        hosts = [{"host": host, "duplicates": count} for host, count in self.most_duplicates()]
+        values |= {"rejected_because": reasons, "hosts_with_most_duplicates": hosts}
+        return values | {"pages_per_second": round(self.pages_per_second, 1)}
 
     def _exemplify(self, verdict: Verdict) -> None:
         """Keep a few examples, of different distances as far as there are."""

@@ -105,7 +105,7 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
         InputError: what is in the verdict topic is no verdict.
     """
     for received in replayed(settings, settings.verdict_topic):
-        source, _, value, _ = received.record
+        source, value = received.record.source, received.record.value
         try:
             yield Told(decode_told(value or b""), max(0, source.timestamp or 0))
         except msgspec.DecodeError as error:

@@ -107,7 +107,7 @@ def dead_letter(
 
 def read_letter(received: Received) -> Letter | None:
     """The dead letter in a record of its topic; None: it is a mark, or another program's."""
-    source, key, value, _ = received.record
+    source, key, value = received.record[:3]
     said = {name: content.decode("utf-8", "replace") for name, content in received.headers}
     topic, partition, offset, stage, error, message = (said.get(PREFIX + name, "") for name in REASONS)
     if not (topic and partition.isdecimal() and offset.isdecimal()):

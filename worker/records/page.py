@@ -51,7 +51,8 @@ class _Wire(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_Wire)
-_CONTENT = ("html", "text", "html_base64")
+CONTENTS = ("html", "text", "html_base64")
+"""Where a page has its content: in one of these."""
 
 
 def largest_record(largest_page: int) -> int:
@@ -108,7 +109,7 @@ def _from_json(value: bytes, limits: Limits) -> Page:
     if len(value) > largest_record(limits.page):  # do not even parse it
         raise _refused(f"the record has {len(value):,} bytes, far more than max_page_bytes = {limits.page:,}")
     wire = _parse(value.removeprefix(_BYTE_ORDER_MARK))
-    given = [name for name in _CONTENT if getattr(wire, name) is not None]
+    given = [name for name in CONTENTS if getattr(wire, name) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
         raise _refused(f"a page has exactly one of html, text and html_base64; this one has {found}")

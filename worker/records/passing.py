@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Headers = list[tuple[str, bytes]]
 
@@ -41,12 +41,18 @@ class Page:
 
 
 class RawRecord(NamedTuple):
-    """A record as it came; `page` when its container (a WARC, a directory) has already told what is what in it."""
+    """A record as it came.
+
+    Attributes:
+        page: when its container (a WARC, a directory) has already told what is what in it.
+        whole: what a table (Parquet, CSV) has in its row, all columns, for who writes it on; None: nobody asked.
+    """
 
     source: Source
     key: bytes | None
     value: bytes | None
     page: Page | None = None
+    whole: Any = None
 
 
 class Received(NamedTuple):

@@ -1,0 +1,171 @@
+"""File mode over Parquet and CSV: the verdicts of the same pages as JSONL, and unique pages with all their columns."""
+
+import csv
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from simhash.signature.profiles import DEFAULT
+from tests.redis.test_files import LIMITS, PAGES, bench_of, lines, run, written
+from worker.errors import InputError
+from worker.files import summary as summary_module
+from worker.files.inputs import open_input
+from worker.files.outputs import Outputs, Places
+from worker.judging.fingerprinters import Fingerprinters, PageLimits
+from worker.judging.judge import Recipe
+
+ROWS = [json.loads(page) for page in PAGES]
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int64(), metadata={"of": "the field"}),
+        ("url", pa.large_string()),
+        ("id", pa.string()),
+        ("text", pa.dictionary(pa.int32(), pa.string())),
+        ("when", pa.timestamp("ns", "UTC")),
+        ("price", pa.decimal128(9, 2)),
+        ("nested", pa.struct([("a", pa.list_(pa.binary()))])),
+    ],
+    metadata={"huggingface": '{"info": {}}'},
+)
+
+
+def parquet(path, rows=ROWS, group=100):
+    full = [
+        row
+        | {"n": n, "when": datetime(2026, 1, 1, 0, 0, n % 60, 1, UTC), "price": Decimal(n) / 4}
+        | {"nested": {"a": [b"\xff", None]} if n % 3 else None}
+        for n, row in enumerate(rows)
+    ]
+    pq.write_table(pa.Table.from_pylist(full, SCHEMA), path, row_group_size=group)
+    return path
+
+
+def csv_file(path, rows=ROWS):
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["n", "url", "text", "id", "note"])
+        writer.writerows(
+            [f"{n:03}", r["url"], r["text"], r["id"], 'a "quote",\nand a line'] for n, r in enumerate(rows)
+        )
+    return path
+
+
+def answers(path):
+    """What does not depend on where a page came from."""
+    return [(v["url"], v["verdict"], v["match"], v["fingerprint"], v["source"]["offset"]) for v in lines(path)]
+
+
+@pytest.fixture(scope="module")
+def pool():
+    made = Fingerprinters(Recipe(DEFAULT, "json", LIMITS), 1, PageLimits(60.0))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("name", "write"), [("p.parquet", parquet), ("p.csv", csv_file)])
+def test_a_table_gets_the_verdicts_of_the_same_lines_and_its_unique_rows_are_written_whole(pool, tmp_path, name, write):
+    first, second = Places(tmp_path / "a.verdicts"), Places(tmp_path / "b.verdicts", tmp_path / f"unique-{name}")
+    run(bench_of(pool), first, written(tmp_path / "pages.jsonl", PAGES))
+    source = write(tmp_path / name)
+    summary = run(bench_of(pool), second, source)
+    assert answers(second.verdicts) == answers(first.verdicts)
+    hosts = Counter(urlsplit(v["url"]).hostname for v in lines(second.verdicts) if v["match"])
+    del hosts[None]  # of URLs that name none
+    assert summary.most_duplicates() == sorted(hosts.items(), key=lambda each: (-each[1], each[0]))[:10]
+    unique = [v["source"]["offset"] for v in lines(second.verdicts) if v["verdict"] == "unique"]
+    assert 0 < len(unique) < len(ROWS)
+    if name.endswith("csv"):
+        with source.open(newline="", encoding="utf-8-sig") as was, second.unique.open(newline="") as now:
+            header, *rows = csv.reader(was)
+            assert list(csv.reader(now)) == [header, *(rows[n] for n in unique)]
+    else:
+        found = pq.read_table(second.unique)
+        assert found.schema.equals(pq.read_schema(source), check_metadata=True)
+        assert found.equals(pq.read_table(source).take(unique))
+    again = run(bench_of(pool), Places(tmp_path / "c.verdicts"), second.unique)
+    assert (again.pages, again.duplicates_exact + again.duplicates_near) == (len(unique), 0)
+
+
+def test_rows_that_are_no_pages_are_rejected_and_the_others_are_judged(pool, tmp_path):
+    places = Places(tmp_path / "verdicts", rejected=tmp_path / "rejected")
+    path = tmp_path / "p.tsv"
+    path.write_bytes(
+        b"url\thtml\ttext\nhttp://x/1\t\tword\nhttp://x/2\ta\tb\n\nhttp://x/3\t\t\xff\nshort\nhttp://x/4\t\t\n"
+    )
+    summary = run(bench_of(pool), places, path)
+    assert (summary.pages, summary.rejected) == (2, 3)
+    assert [line["record"] for line in lines(places.rejected)] == [1, 3, 4]
+
+
+def opened(tmp_path, unique, *names):
+    inputs = [open_input(str(name), 1 << 20, spool=False, keep=True) for name in names]
+    Outputs(Places(tmp_path / "verdicts", tmp_path / unique), inputs).close()
+
+
+def test_what_cannot_be_written_as_a_table_is_said_before_a_page_is_judged(tmp_path):
+    lines_of_json, table = written(tmp_path / "p.jsonl", PAGES[:2]), parquet(tmp_path / "p.parquet", ROWS[:2])
+    for unique, inputs, message in [
+        ("u.parquet", [table, lines_of_json], "Parquet is written of Parquet, and .*p.jsonl is none"),
+        ("u.csv", [table], "CSV is written of CSV, and .*p.parquet is none"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            opened(tmp_path, unique, *inputs)
+    other = tmp_path / "other.csv"
+    other.write_text("url,text\n")
+    with pytest.raises(InputError, match="other columns"):
+        opened(tmp_path, "u.csv", csv_file(tmp_path / "p.csv"), other)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.csv", b"id,text\n1,a\n", "names no column url with one of html, text, html_base64, but 'id, text'"),
+        ("p.csv", b"", "is empty"),
+        ("p.csv", b"url,text,text\n", "names a column twice"),
+        ("p.csv.gz", b"url,text\n", "not with"),
+        ("p.parquet", b"PAR1 is all there is", "p.parquet: "),
+    ],
+)
+def test_a_table_without_pages_is_refused_with_the_reason(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        open_input(str(tmp_path / name), 1000, spool=False)
+
+
+def test_a_quote_that_is_not_closed_is_a_broken_file(tmp_path):
+    (tmp_path / "p.csv").write_bytes(b'url,text\nhttp://x/1,a\nhttp://x/2,"' + b"x" * (1 << 21))
+    records = open_input(str(tmp_path / "p.csv"), 1000, spool=False).records()
+    assert next(records).value == b'{"url":"http://x/1","text":"a"}'
+    with pytest.raises(InputError, match="is a quote not closed"):
+        next(records)
+
+
+@pytest.mark.parametrize(("name", "write"), [("p.parquet", parquet), ("p.csv", csv_file)])
+def test_what_came_before_a_broken_input_is_written_and_can_be_read(pool, tmp_path, name, write):
+    (tmp_path / "broken.csv").write_bytes(b'n,url,text,id,note\n"')
+    broken = tmp_path / "broken.csv"
+    if name.endswith("parquet"):
+        content = parquet(tmp_path / "broken.parquet", group=50).read_bytes()
+        broken = tmp_path / "broken.parquet"
+        broken.write_bytes(b"PAR1" + bytes(len(content) // 2) + content[len(content) // 2 + 4 :])
+    places = Places(tmp_path / "verdicts", tmp_path / f"unique-{name}")
+    with pytest.raises(InputError, match="broken"):
+        run(bench_of(pool), places, write(tmp_path / name), broken)
+    again = run(bench_of(pool), Places(tmp_path / "again"), places.unique)
+    assert again.unique == again.pages == sum(v["verdict"] == "unique" for v in lines(places.verdicts))
+
+
+def test_of_many_hosts_those_with_the_most_duplicates_are_kept(monkeypatch):
+    monkeypatch.setattr(summary_module, "MOST_HOSTS", 10)
+    summary = summary_module.Summary()
+    for number in range(200):
+        for url in (f"http://h{number}/", "http://often/", "http://[bad/"):
+            summary._count_host(url)
+    assert summary.most_duplicates()[0] == ("often", 200)
+    assert len(summary.hosts) <= 10

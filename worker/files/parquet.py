@@ -1,0 +1,121 @@
+"""Parquet files of pages: a row is a page, under the names of JSONL's fields; needs pyarrow.
+
+`url` and one of `html`, `text` and `html_base64` are needed; `id`, `fetched_at`, `charset` and `content_type` are read
+where they are there, and other columns are nothing to the judgement.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from worker.errors import InputError
+from worker.records.page import CONTENTS, charset_of
+from worker.records.passing import Page, RawRecord, Source
+
+ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, InputError)
+"""What reading a broken file raises."""
+PAGE_ROWS = 256
+"""Pages read at once."""
+READ = {"url", "id", "fetched_at", "charset", "content_type", *CONTENTS}
+
+
+def schema_of(path: Path) -> pa.Schema:
+    """The columns of a file of pages.
+
+    Raises:
+        InputError: they hold no pages; and what pyarrow raises for a file that is none.
+    """
+    schema = pq.read_schema(path)
+    if "url" not in schema.names or not set(CONTENTS) & set(schema.names):
+        raise InputError(f"has no column url with one of {', '.join(CONTENTS)}, but {', '.join(schema.names)[:200]}")
+    return schema
+
+
+def rows_in(path: Path) -> int:
+    """How many rows a file has; raises what pyarrow does for a file that is none."""
+    return int(pq.read_metadata(path).num_rows)
+
+
+def pages_in_parquet(
+    path: Path, groups: Sequence[int] | None = None, keep: bool = False
+) -> Iterator[tuple[int, RawRecord]]:
+    """The pages of these row groups (None: all), each with the number of its row in the file.
+
+    Args:
+        keep: the records have their rows with them, all columns, as a RecordBatch of one row.
+    """
+    with pq.ParquetFile(path) as file:
+        topic = topic_of_footer(path)
+        groups = range(file.num_row_groups) if groups is None else groups
+        position = rows_before(file, groups[0]) if groups else 0
+        wanted = sorted(READ & set(file.schema_arrow.names))  # in one order: the record's bytes name it
+        for batch in file.iter_batches(PAGE_ROWS, list(groups), None if keep else wanted):
+            for at, row in enumerate(_representable(batch.select(wanted)).to_pylist()):
+                record = _record_of_row(row, Source(topic, 0, position, None))
+                yield position, record._replace(whole=batch.slice(at, 1)) if keep else record
+                position += 1
+
+
+def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times that Python has no type for, and numbers where a name is expected, in those that it has."""
+    columns = []
+    for field in batch.schema:
+        column = batch[field.name]
+        if pa.types.is_timestamp(field.type):
+            column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
+        elif field.name == "id" and pa.types.is_integer(field.type):
+            column = pc.cast(column, pa.string())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _record_of_row(row: dict[str, Any], source: Source) -> RawRecord:
+    """A page of a Parquet file, as the line of JSONL that it would be; HTML in bytes is taken as it is."""
+    given = {name: value if name == "html" else _plain(value) for name, value in row.items() if value is not None}
+    html, names = given.get("html"), {"charset", "id", "fetched_at", "content_type"} & given.keys()
+    if isinstance(html, bytes) and all(isinstance(given.get(name, ""), str) for name in ("url", *names)):
+        charset = given.get("charset") or charset_of(given.get("content_type"))
+        return RawRecord(
+            source,
+            None,
+            html,
+            Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at")),
+        )
+    try:
+        return RawRecord(source, None, msgspec.json.encode(given))
+    except UnicodeEncodeError:  # bytes that are no UTF-8: written as surrogates, which are refused like any
+        return RawRecord(source, None, json.dumps(given, default=repr).encode())
+
+
+def _plain(value: Any) -> Any:
+    """What other programs write in place of a string: its bytes, a number, a time."""
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def topic_of_footer(path: Path) -> str:
+    """What stands in place of a topic: the footer, which describes every column chunk, stands for the content."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        content = file.read(length)
+    name = os.path.abspath(path).encode("utf-8", "surrogateescape")
+    return "file:" + xxhash.xxh3_128_hexdigest(name + b"\0" + xxhash.xxh3_128_digest(content))
+
+
+def rows_before(file: pq.ParquetFile, group: int) -> int:
+    """How many rows stand before a row group."""
+    return sum(file.metadata.row_group(i).num_rows for i in range(group))

@@ -1,0 +1,178 @@
+"""The unique pages, in the form that their file's name asks for: Parquet of Parquet, CSV of CSV, each with all columns
+of the input; and lines of JSON of whatever is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import msgspec
+
+from worker.errors import InputError
+from worker.files.csv_pages import dialect_of
+from worker.files.inputs import PARQUET, Input
+from worker.records.passing import RawRecord
+from worker.records.verdict import Verdict
+
+CSV = (".csv", ".tsv")
+ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
+"""Of a row group: it is held in memory until it is written."""
+
+
+class UniquePages(Protocol):
+    """Where unique pages go. Raises (all methods): InputError: it cannot be written."""
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        """Add a page."""
+
+    def finish(self) -> None:
+        """Write what is left; nothing is added any more."""
+
+
+def unique_pages(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output]) -> UniquePages:
+    """What writes the unique pages of these inputs to a file.
+
+    Raises:
+        InputError: its name asks for a table, and an input is none of that kind, or has other columns; or it cannot be
+            written.
+    """
+    if not is_table(path):
+        return _Lines(opened(path), opened(index_of(path)))
+    suffix = path.suffix.lower()
+    kind, suffixes = ("Parquet", (PARQUET,)) if suffix == PARQUET else (suffix[1:].upper(), (suffix,))
+    for each in inputs:
+        bare = each.name.lower().removesuffix(".gz").removesuffix(".zst")
+        if each.columns is None or not bare.endswith(suffixes):
+            raise InputError(f"{path}: {kind} is written of {kind}, and {each.name} is none: name a .jsonl file")
+        if each.columns != inputs[0].columns:
+            raise InputError(f"{path}: {each.name} has other columns than {inputs[0].name}: one file cannot hold both")
+    columns = inputs[0].columns
+    return (_Parquet if suffix == PARQUET else _Csv)(opened(path), columns)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name asks for rows with all columns of the input."""
+    return path.suffix.lower() in (PARQUET, *CSV)
+
+
+def index_of(path: Path) -> Path:
+    """What says where each line of a file is."""
+    return path.with_name(path.name + ".index")
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    file: IO[bytes]
+
+    def write(self, data: bytes) -> None:
+        with writing(self.name):
+            self.file.write(data)
+
+    def flush(self) -> None:
+        with writing(self.name):
+            self.file.flush()
+
+
+@contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Say which file a failed write was for."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write {name}: {error.strerror}") from error
+
+
+class _Lines:
+    """Lines of JSON, and an index with a line for each page: its URL, its `seq`, the offset and length of its line."""
+
+    def __init__(self, output: Output, index: Output) -> None:
+        self._output, self._index = output, index
+        self._offset = 0
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        line = _line(record)
+        entry = {"url": verdict.url, "seq": verdict.seq, "offset": self._offset, "length": len(line)}
+        self._output.write(line)
+        self._index.write(msgspec.json.encode(entry) + b"\n")
+        self._offset += len(line)
+
+    def finish(self) -> None:
+        self._output.flush()
+        self._index.flush()
+
+
+class _Csv:
+    """Rows under the header of the input, their bytes as they were but for quotes that were not needed."""
+
+    def __init__(self, output: Output, header: Sequence[str]) -> None:
+        self._output = output
+        self._text = io.TextIOWrapper(output.file, "utf-8", "surrogateescape", newline="")
+        self._writer = csv.writer(self._text, **dialect_of(output.name))
+        self._write(header)
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        self._write(record.whole)
+
+    def _write(self, row: Sequence[str]) -> None:
+        with writing(self._output.name):
+            self._writer.writerow(row)
+
+    def finish(self) -> None:
+        with writing(self._output.name):
+            self._text.flush()
+
+
+class _Parquet:
+    """Rows in the schema of the input, with its metadata."""
+
+    def __init__(self, output: Output, schema: Any) -> None:
+        import pyarrow.parquet as pq  # there, for an input was read by it
+
+        self._output, self._schema = output, schema
+        self._rows: list[Any] = []
+        self._bytes = 0
+        with writing(output.name):
+            self._writer = pq.ParquetWriter(output.file, schema)
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        row = record.whole.take([0])  # a copy: the row that was read keeps all rows read with it in memory
+        self._rows.append(row)
+        self._bytes += row.nbytes
+        if len(self._rows) == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._rows:
+            with writing(self._output.name):
+                table = pa.Table.from_batches(self._rows, self._schema)
+                self._writer.write_table(table.combine_chunks())
+        self._rows, self._bytes = [], 0
+
+    def finish(self) -> None:
+        self._flush()
+        with writing(self._output.name):
+            self._writer.close()
+            self._output.file.flush()
+
+
+def _line(record: RawRecord) -> bytes:
+    """A page as a line of JSONL: its own line, or one made for a page that came in another container."""
+    page = record.page
+    if page is None:
+        return (record.value or b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n") + b"\n"
+    content = base64.b64encode(page.raw).decode()
+    fields = {"url": page.url, "html_base64": content, "charset": page.charset}
+    fields |= {"id": page.id, "fetched_at": page.fetched_at}
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n"
