@@ -159,6 +159,27 @@ def test_example_6_a_text_and_its_last_half_by_22_and_11_keywords(reading: Calla
     assert sum(a != b for a, b in zip(*straightforward, strict=True)) == expected
 
 
+def fnv1(word: str) -> int:
+    """FNV-1: as FNV-1a, but it multiplies first."""
+    value = 14695981039346656037
+    for byte in word.encode():
+        value = value * 1099511628211 % 2**64 ^ byte
+    return value
+
+
+def test_texts_of_a_published_go_package_have_the_fingerprints_that_its_example_prints() -> None:
+    """go-dedup/simhash (MIT), example_test.go: words, each of weight 1, FNV-1, and zero sums to one."""
+    printed = {
+        "this is a test phrase": 0x8C3A5F7E9ECB3F35,
+        "this is a test phrass": 0x8C3A5F7E9ECB3F21,
+        "foo bar": 0xD8DBE7186BAD3DB3,
+    }
+    hash_ = hashes.of_callable(fnv1, 64)
+    first, second, other = (fingerprint(dict.fromkeys(text.split(), 1.0), hash_, zero_sum=1) for text in printed)
+    assert [first, second, other] == [*printed.values()]
+    assert (hamming.distance(first, second), hamming.distance(first, other)) == (2, 29)
+
+
 def test_example_7_the_first_difference_is_at_bit_6() -> None:
     assert hamming.first_difference(0b11011001, 0b11011011, bits=8) == 6
 
