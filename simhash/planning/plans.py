@@ -1,7 +1,8 @@
-"""Every design laid out for a number of documents: what it finds, what it costs, and which one to take.
+"""Every design laid out for a number of documents: what it finds and what it costs.
 
 All of it is arithmetic on random fingerprints: candidates and memory follow from the layout, the pairs found are
-counted. Only the time of a page is measured: `COSTS` says where.
+counted. Only the time of a page is measured: `COSTS` says where. Recommended is what `design = auto` takes, and no
+second rule: `simhash.relation.designs` has it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ RESIDENT_PER_USED = 1.45
 """What Redis takes of its machine's memory for what it uses, while buckets grow: 412 MB for 285 MB at 1M documents in
 10 tables (Redis 7.0.15, jemalloc 5.3, no active defragmentation)."""
 CHECK_LIMIT_US = 150.0
-"""The most that a page may take of Redis for a design to be recommended: 6,700 pages a second."""
+"""The most that a page may take of Redis for a design to count as quick: 6,700 pages a second."""
 SIMILARITY = 0.8
 """Jaccard similarity of the texts for which the bands' share is given."""
 MORE_DESIGNS = ("2(4c2)", "8c2", "2(5c2)")
@@ -181,7 +182,7 @@ def check_us(relation: Relation, met: float) -> float:
     )
 
 
-def recommended(found: list[Plan]) -> Plan:
-    """The one that takes the least memory of those whose pages are quick enough; if none are, the quickest."""
+def cheapest_quick(found: list[Plan]) -> Plan:
+    """The one that takes the least memory of those whose pages are quick; if none are, the quickest."""
     quick = [each for each in found if each.check_us <= CHECK_LIMIT_US]
     return min(quick, key=lambda each: each.memory.used) if quick else min(found, key=lambda each: each.check_us)

@@ -17,11 +17,14 @@ from simhash.index.redis.opening import open_index
 from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
-from simhash.planning.plans import CHECK_LIMIT_US, Question, candidates, designs_for, plans, recommended
+from simhash.planning.plans import CHECK_LIMIT_US, Question, candidates, cheapest_quick, designs_for, plans
 from simhash.relation.tables import NAMES, design
+from simhash.signature.profiles import profile as find_profile
 from tests.servers import running_redis
 from worker.cli.main import commands
 from worker.errors import SettingsError
+from worker.index.stores import configured_design
+from worker.settings import load
 
 ROOT = Path(__file__).parents[2]
 URL_BYTES = 77
@@ -134,11 +137,11 @@ def question(documents, k=3, bands=3):
 
 
 @pytest.mark.parametrize("documents", [1, 1000, 10**6, 10**8, 8 * 10**9])
-def test_every_design_is_planned_and_one_recommended(documents):
+def test_every_design_is_planned_and_the_cheapest_quick_one_found(documents):
     found = plans(question(documents))
     assert {each.k for each in found} == {3}
     assert {"4", "6", "10", "14", "20"} <= {each.design for each in found}
-    chosen = recommended(found)
+    chosen = cheapest_quick(found)
     cheaper = [each for each in found if each.memory.used < chosen.memory.used]
     assert all(each.check_us > CHECK_LIMIT_US for each in cheaper)
     assert all(each.primaries * (64 << 30) >= each.resident_bytes for each in found)
@@ -175,8 +178,16 @@ def test_the_command_prints_all_as_json_too():
     assert per_probe["14"] == pytest.approx(5e6 / 2**32)
     assert per_probe["2-probed"] == pytest.approx(5e6 / 2**32)
     text = run("--documents", "5000000")
-    assert f"recommended: {found['recommended']}, " in text
-    assert "`design = auto` takes" in text
+    assert f"recommended: {found['recommended']}, which `design = auto` takes" in text
+
+
+@pytest.mark.parametrize("documents", [1, 10**6, 3 * 10**7, 3 * 10**7 + 1, 10**8, 3 * 10**8 + 1, 8 * 10**9])
+@pytest.mark.parametrize("profile_name", ["default", "loose"])
+def test_what_is_recommended_is_what_a_new_index_gets(documents, profile_name):
+    found = msgspec.json.decode(run("--documents", str(documents), "--profile", profile_name, "--json"))
+    settings = load({"profile": profile_name, "documents": documents})
+    assert found["recommended"] == configured_design(settings, find_profile(profile_name)).name
+    assert found["recommended"] in [each["design"] for each in found["plans"]]
 
 
 def test_an_archive_is_planned_in_each_design():
@@ -222,7 +233,7 @@ def test_the_columns_of_the_largest_plan_stay_apart():
 
 def test_the_document_says_what_the_command_prints():
     text = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```\n\$ simhash-dedup plan (.*)\n((?:.*\n)*?)```", text)
+    blocks = re.findall(r"```console\n\$ simhash-dedup plan (.*)\n((?:.*\n)*?)```", text)
     assert len(blocks) >= 3
     for arguments, printed in blocks:
         assert run(*arguments.split()) == printed

@@ -14,7 +14,7 @@ from pydantic import ByteSize, TypeAdapter
 from simhash.index import Relation
 from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.planning.archive import ArchivePlan, archive_plan
-from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, plans, recommended
+from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, cheapest_quick, plans
 from simhash.relation.designs import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import MinHashSketch
@@ -87,15 +87,12 @@ def plan(
     profile = configured_profile(settings_of(config, flags))
     question = _question(profile, documents, k, url_bytes, primary_memory)
     found = plans(question)
-    chosen = recommended(found)
-    automatic = automatic_design(question.k, profile.bits, documents).name
+    quick = cheapest_quick(found)
     aged = {} if archived is None else _archives(question, found, archived)
     if as_json:
-        click.echo(
-            msgspec.json.encode(_fields(question, found, chosen, automatic) | ({"archive": aged} if aged else {}))
-        )
+        click.echo(msgspec.json.encode(_fields(question, found, quick) | ({"archive": aged} if aged else {})))
     else:
-        click.echo("\n".join([*lines(question, found, chosen, automatic), *_archive_lines(aged)]))
+        click.echo("\n".join([*lines(question, found, quick), *_archive_lines(aged)]))
 
 
 def _archives(question: Question, found: list[Plan], pages: int) -> dict[str, ArchivePlan]:
@@ -138,7 +135,7 @@ def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, p
     return Question(documents, relation, wanted, rows, url_bytes, int(primary))
 
 
-def _fields(question: Question, found: list[Plan], chosen: Plan, automatic: str) -> dict[str, object]:
+def _fields(question: Question, found: list[Plan], quick: Plan) -> dict[str, object]:
     return {
         "documents": question.documents,
         "k": question.k,
@@ -148,12 +145,12 @@ def _fields(question: Question, found: list[Plan], chosen: Plan, automatic: str)
         "primary_bytes": question.primary_bytes,
         "similarity_of_bands": SIMILARITY,
         "plans": [msgspec.to_builtins(each) | {"used_bytes": round(each.memory.used)} for each in found],
-        "recommended": chosen.design,
-        "automatic": automatic,
+        "recommended": question.relation.design.name,
+        "cheapest_quick": quick.design,
     }
 
 
-def lines(question: Question, found: list[Plan], chosen: Plan, automatic: str) -> Iterator[str]:
+def lines(question: Question, found: list[Plan], quick: Plan) -> Iterator[str]:
     """The plans as people read them."""
     reach, bands, n = question.relation.reach, question.relation.bands, question.documents
     yield f"{n:,} documents, k = {question.k}, reach {reach}, {bands} bands, URLs of {question.url_bytes} bytes"
@@ -174,7 +171,7 @@ def lines(question: Question, found: list[Plan], chosen: Plan, automatic: str) -
     if question.relation.bands:
         title = f"by tables or bands, texts of Jaccard similarity {SIMILARITY}"
         yield from _shares(title, question, [(each.design, each.found_with_bands) for each in found])
-    yield from _advice(chosen, automatic)
+    yield from _advice(question.relation.design.name, quick)
 
 
 def _shares(title: str, question: Question, rows: list[tuple[str, tuple[float, ...]]]) -> Iterator[str]:
@@ -187,15 +184,16 @@ def _shares(title: str, question: Question, rows: list[tuple[str, tuple[float, .
     yield ""
 
 
-def _advice(chosen: Plan, automatic: str) -> Iterator[str]:
-    limit = f"{CHECK_LIMIT_US:.0f} us a page"
-    quick = chosen.check_us <= CHECK_LIMIT_US
-    why = f"the least memory of those that take at most {limit}" if quick else f"the quickest; none is below {limit}"
-    yield f"recommended: {chosen.design}, {why}"
-    if automatic == chosen.design:
-        yield "`design = auto` takes it"
-    else:
-        yield f"`design = auto` takes {automatic}: docs/planning.md says why"
+def _advice(automatic: str, quick: Plan) -> Iterator[str]:
+    yield f"recommended: {automatic}, which `design = auto` takes (docs/planning.md says why)"
+    if quick.design != automatic:
+        limit = f"{CHECK_LIMIT_US:.0f} us a page"
+        is_quick = quick.check_us <= CHECK_LIMIT_US
+        yield f"{quick.design} is " + (
+            f"the one with the least memory of those below {limit}"
+            if is_quick
+            else f"the quickest; none is below {limit}"
+        )
 
 
 def size(count: float) -> str:
