@@ -402,6 +402,23 @@ def test_statistics_name_a_migration_that_is_not_ended(backend, filled, name, mo
     assert "migration" not in run("stats", *place(backend, name)).output
 
 
+def test_statistics_are_exact_where_the_keys_are_few_and_else_of_some_buckets(client, redis_server, name):
+    random = Random(2)
+    for documents, most in ((200_000, None), (20_000_000, 4 * 2000)):
+        own = f"{name}-{documents}"
+        index = open_index(client, own, {}, relation(design("4")), documents)
+        index.check_and_insert([entry(n, random.getrandbits(64), 0) for n in range(300)], {})
+        shown = run("stats", "--json", "--redis-url", redis_server.url, "--index-name", own)
+        kinds = msgspec.json.decode(shown.output)["kinds"]
+        of = 4 << index.spec.bucket_bits
+        assert of > 4 * 2000
+        assert (kinds["tables"]["of"], kinds["tables"]["looked_at"]) == (of, most or of)
+        if most is None:
+            keys = list(client.scan_iter(f"{{{own}}}:*", count=10_000))
+            assert sum(kind["keys"] for kind in kinds.values()) == len(keys)
+            assert kinds["tables"]["entries"] == sum(client.hlen(key) for key in keys if re.search(rb":t\d+:", key))
+
+
 def test_statistics_of_some_buckets_are_near_those_of_all(client, redis_server, name):
     random = Random(1)
     index = open_index(client, name, {}, relation(design("4")), 20_000)

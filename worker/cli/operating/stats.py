@@ -13,7 +13,7 @@ import msgspec
 
 from simhash.index import Record
 from simhash.index.redis.operators.operations import Operations
-from simhash.index.redis.operators.statistics import Kind, Statistics
+from simhash.index.redis.operators.statistics import EXACT_KEYS, SAMPLE, Kind, Statistics
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.index.stores import found_index
 
@@ -22,14 +22,14 @@ from worker.index.stores import found_index
 @click.option(
     "--sample",
     type=click.IntRange(1),
-    default=2000,
-    show_default=True,
-    help="buckets to look at in each table; with as many as there are, nothing is estimated",
+    help=f"buckets to look at in each table; else all where there are at most {EXACT_KEYS:,} keys, or {SAMPLE:,}",
 )
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 @settings_options((*INDEX, *LOGGING))
-def stats(sample: int, as_json: bool, config: Path | None, **flags: Any) -> None:
+def stats(sample: int | None, as_json: bool, config: Path | None, **flags: Any) -> None:
     """Show how large an index is, what takes the memory, how even its buckets are, its oldest and newest page.
+
+    All is counted where the keys are few. In a large index entries and memory are estimated, and it says so.
 
     \b
       simhash-dedup index stats

@@ -82,7 +82,7 @@ class Operations:
         with translated():
             return check(self._inside, on_progress)
 
-    def statistics(self, sample: int, random: Random) -> Statistics:
-        """What the index is like, from `sample` buckets of each table, band and so on."""
+    def statistics(self, sample: int | None, random: Random) -> Statistics:
+        """What the index is like, from `sample` buckets of each table, band and so on (None: all, if they are few)."""
         with translated():
             return statistics(self._inside, list(self._index.partitions()), sample, random)

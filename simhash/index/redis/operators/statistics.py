@@ -1,6 +1,7 @@
 """What an index in Redis is like: how much of what, how full its buckets are, how old its records.
 
-Buckets are looked at one in so many, at random: memory and entries of all are an estimate unless all were looked at.
+All keys are looked at where they are few. Else buckets are, one in so many, at random: then memory and entries of all
+are an estimate.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from simhash.index.redis.spec import whole_number
 
 LARGEST = 5
 AT_ONCE = 500
+EXACT_KEYS = 200_000
+"""Up to so many keys that there may be all are looked at: some seconds."""
+SAMPLE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +123,12 @@ Looker = Callable[[Sequence[str], str], Iterable[tuple[str, int, int]]]
 """Gives the entries (by a command, such as "hlen") and the bytes of each key."""
 
 
-def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, random: Random) -> Statistics:
+def statistics(inside: Inside, partitions: Sequence[Partition], sample: int | None, random: Random) -> Statistics:
     """Look at an index.
 
     Args:
         partitions: those that it has journals of.
-        sample: buckets to look at, for each table, band and so on.
+        sample: buckets to look at, for each table, band and so on; None: all of at most `EXACT_KEYS`, else `SAMPLE`.
     """
     begin = stretch(inside, 0, 1)
     layout = inside.layout
@@ -143,6 +147,9 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int, ran
         return f"{start}{number:0{layout.digits}x}"
 
     of = range(1 << layout.spec.bucket_bits)
+    if sample is None:
+        keys = sum(map(len, starts.values())) * len(of) + len(hashes)
+        sample = keys if keys <= EXACT_KEYS else SAMPLE
     kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
     records = [layout.records_start]
     kinds.append(buckets("records", records, lambda start, n: f"{start}{n:x}", hashes, sample, random, look))
