@@ -63,6 +63,7 @@ class Explanation:
         distance, reach: bits between the fingerprints, and how many there may be.
         verifier_distance, verifier_reach: the same of the second sketch; None: there is none.
         similarity: Jaccard similarity of the sets of token n-grams, exact.
+        estimate: the same by the sketches, as a verdict tells it; None: there are none.
         containment: the share of each text's n-grams that the other has too.
         sums: component sums behind the fingerprints' bits, leftmost first, shape (bits,) each: a bit is 1 where its
             sum is above 0, and flips easily where it is near 0.
@@ -78,6 +79,7 @@ class Explanation:
     verifier_distance: int | None
     verifier_reach: int | None
     similarity: float
+    estimate: float | None
     containment: tuple[float, float]
     sums: tuple[Sequence[float], Sequence[float]]
     features: Sequence[Weighed]
@@ -102,6 +104,7 @@ def explain(a: str, b: str, profile: Profile) -> Explanation:
         verifier_distance=_verifier_distance(entries[0].verifier, entries[1].verifier, profile) if known else None,
         verifier_reach=profile.verifier_reach,
         similarity=shared / either if either else 1.0,
+        estimate=profile.similarity(entries[0].verifier, entries[1].verifier),
         containment=(shared / max(1, len(grams[0])), shared / max(1, len(grams[1]))),
         sums=(_sums(weights[0], profile), _sums(weights[1], profile)),
         features=_compared(*weights),

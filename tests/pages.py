@@ -49,6 +49,7 @@ def entry(
         url=address(number),
         id=None if number % 2 else f"id-{number}",
         fetched_at=FETCHED_AT[number % len(FETCHED_AT)],
+        features=number * number % 5000,
     )
 
 

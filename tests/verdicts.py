@@ -6,6 +6,7 @@ from random import Random
 
 from simhash.index import Duplicate, Entry, IndexSpec, Relation, Unique
 from simhash.index.memory import MemoryIndex
+from simhash.relation.overlap import contained, is_longer
 from simhash.relation.tables import design
 from tests.pages import VERIFIER_BITS, banded, crowd, entry
 
@@ -45,17 +46,27 @@ def judged(entries: Sequence[Entry], rule: Relation) -> list[dict]:
 def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
     """One of them."""
     width = rule.verifier_bits + 32 * rule.bands
-    match = None
+    match = better = None
     if isinstance(decision, Duplicate):
         record = decision.match
+        exact = record.has_text_of(page.digest)
+        similarity = 1.0 if exact else max(0.0, 1 - 2 * sketched(page, record.verifier, rule) / rule.verifier_bits)
+        lengths = (page.features or 0, record.features or 0)
+        share = 1.0 if exact else contained(similarity, *lengths)
+        if record.features is not None:
+            better = not exact and is_longer(*lengths)
         match = {
             "url": record.url,
             "id": record.id,
             "distance": decision.distance,
-            "kind": "exact" if record.has_text_of(page.digest) else "near",
+            "kind": "exact" if exact else "near",
             "same_url": record.url == page.url,
             "fetched_at": record.fetched_at,
             "seq": record.seq,
+            "same_host": False,
+            "similarity": round(similarity, 3),
+            "containment": None if share is None or record.features is None else round(share, 3),
+            "features": record.features,
         }
     return {
         "url": page.url,
@@ -65,13 +76,19 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
         "fingerprint": None if page.fingerprint is None else f"{page.fingerprint:0{rule.design.bits // 4}x}",
         "verifier": None if page.verifier is None else f"{page.verifier:0{width // 4}x}",
         "digest": page.digest,
-        "features": 100,
+        "features": page.features or 0,
         "profile": "made-up/1",
         "seq": None if match else decision.seq,
         "fetched_at": page.fetched_at,
         "observation": page.observation.hex(),
         "source": {"topic": "pages", "partition": 0, "offset": page.position.offset, "timestamp": None},
+        "better": better,
     }
+
+
+def sketched(page: Entry, verifier: int | None, rule: Relation) -> int:
+    """How many bits two sketches are apart."""
+    return (((page.verifier or 0) ^ (verifier or 0)) >> (32 * rule.bands)).bit_count()
 
 
 def lines(verdicts: Sequence[dict]) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 from simhash.errors import DesignError, WidthError
+from simhash.relation.overlap import rounded
 from simhash.relation.tables import Design
 from simhash.signature.minhash import BAND_BITS
 
@@ -56,6 +57,7 @@ class Entry:
         verifier: what tells strangers from neighbours, and behind it the band keys (see `Relation`); None exactly
             when `fingerprint` is, or when the profile has none.
         digest: "text:" or "raw:" and 32 hex digits.
+        features: how many the page has, which says how long it is; None: nobody knows.
     """
 
     observation: bytes
@@ -66,19 +68,21 @@ class Entry:
     url: str
     id: str | None = None
     fetched_at: str | None = None
+    features: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A stored page, called unique once: a representative.
 
-    Two of its values are shortened, and cannot be copied into an `Entry`. They are compared only with those of pages
-    that match the record already, so 64 bits are enough: one such comparison in 1.8e19 is mistaken. The verdict of the
-    page has both in full.
+    Two of its values, observation and digest, are shortened, and cannot be copied into an `Entry`. They are compared
+    only with those of pages that match the record already, so 64 bits are enough: one such comparison in 1.8e19 is
+    mistaken. The verdict of the page has both in full.
 
     Attributes:
         observation: the first `STORED_BYTES` of the entry's.
         digest: the entry's; where the page has a fingerprint, only the first `STORED_BYTES` of it (16 hex digits).
+        features: the entry's, to within 3.5 % (see `simhash.relation.overlap`); None: nobody knows.
     """
 
     seq: int
@@ -89,13 +93,16 @@ class Record:
     url: str
     id: str | None
     fetched_at: str | None
+    features: int | None = None
 
     @classmethod
     def of(cls, entry: Entry, seq: int, inserted_ms: int) -> Self:
         """What is stored of `entry`."""
         digest = entry.digest if entry.fingerprint is None else shortened(entry.digest)
         observation = entry.observation[:STORED_BYTES]
-        return cls(seq, inserted_ms, observation, entry.verifier, digest, entry.url, entry.id, entry.fetched_at)
+        features = None if entry.features is None else rounded(entry.features)
+        of_page = (entry.url, entry.id, entry.fetched_at, features)
+        return cls(seq, inserted_ms, observation, entry.verifier, digest, *of_page)
 
     def is_of(self, entry: Entry) -> bool:
         """Whether the record is of this very delivery of this page."""

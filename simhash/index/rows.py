@@ -66,6 +66,7 @@ class RecordRow(Row, frozen=True, tag="record"):
     Attributes:
         fingerprint, verifier: hex; null for a page that has a digest only. Behind the verifier's own bits come its
             band keys, as in verdicts.
+        features: as the index keeps it; null: it does not know.
         observation: 16 hex digits, the first of the 32 in the page's verdict.
         digest: "text:" or "raw:" and 16 hex digits, the first of the 32; all 32 where there is no fingerprint.
     """
@@ -79,6 +80,7 @@ class RecordRow(Row, frozen=True, tag="record"):
     url: str
     id: str | None
     fetched_at: str | None
+    features: Annotated[int, Meta(ge=0)] | None = None
 
 
 class MarkRow(Row, frozen=True, tag="mark"):

@@ -81,7 +81,15 @@ def entry_of(url: str, text: str, profile: Profile) -> Entry:
         raise ValueError("a page needs a URL, or another name of its own: a match is told by it")
     signature = profile.signature(text, text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"")
     observation = xxhash.xxh3_128_digest(f"{url}\0{text}".encode("utf-8", "surrogatepass"))
-    return Entry(observation, None, signature.fingerprint, signature.verifier, signature.digest, url)
+    return Entry(
+        observation,
+        None,
+        signature.fingerprint,
+        signature.verifier,
+        signature.digest,
+        url,
+        features=signature.features,
+    )
 
 
 def spec_for(profile: Profile, documents: int = DOCUMENTS) -> IndexSpec:

@@ -85,7 +85,7 @@ def record_bytes(layout: Layout, url_bytes: int) -> int:
     """The bytes of a record of a page with a fingerprint, a URL of that length (https), a fetch time and no id."""
     url = "https://" + "".join(islice(cycle(TYPICAL_PATH), max(0, url_bytes - len("https://"))))
     own = TIME_BYTES + 1 + 2 * STORED_BYTES + layout.fingerprint_bytes + layout.verifier_bytes
-    return own + len(packed(url, None, "2026-01-01T00:00:00Z")[1])
+    return own + len(packed(url, None, "2026-01-01T00:00:00Z", features=1_000)[1])
 
 
 def memory(layout: Layout, documents: int, url_bytes: int) -> Memory:

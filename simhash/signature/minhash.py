@@ -80,6 +80,14 @@ class MinHashSketch:
         """Bits of the whole number: verifier and band keys."""
         return self.bins + BAND_BITS * self.bands
 
+    def similarity(self, a: int, b: int) -> float:
+        """Jaccard similarity of two sets, estimated from their sketches: 1 - 2 d / bins, at least 0, without bias
+        (Li and Koenig, WWW 2010, section 4, for one bit); its standard deviation is 2 sqrt(p (1 - p) / bins), where
+        p = (1 - J) / 2: at 256 bins .037 at J = .8, .027 at .9.
+        """
+        different = ((a ^ b) >> (BAND_BITS * self.bands)).bit_count()
+        return max(0.0, 1 - 2 * different / self.bins)
+
     def no_minima(self) -> NDArray[np.uint64]:
         """What `lower` begins with: EMPTY in each bin, shape (bins,)."""
         return np.full(self.bins, EMPTY)

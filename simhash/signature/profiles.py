@@ -228,6 +228,12 @@ class Profile:
         """Number of band keys behind the verifier."""
         return self.verifier.bands if isinstance(self.verifier, MinHashSketch) else 0
 
+    def similarity(self, a: int | None, b: int | None) -> float | None:
+        """Jaccard similarity of two texts, estimated from their verifiers; None: they are no MinHash sketches."""
+        if a is None or b is None or not isinstance(self.verifier, MinHashSketch):
+            return None
+        return self.verifier.similarity(a, b)
+
     def hash_of(self, features: Collection[str]) -> NDArray[np.uint64]:
         """Hashes of features by name: shape (n,), or (n, words) above 64 bits. Token pairs have no such names."""
         return self._hash.words(features)

@@ -51,7 +51,7 @@ def told(page, decision, written_ms=1_000):
             hexadecimal(page.fingerprint, 64),
             hexadecimal(page.verifier, 64),
             page.digest,
-            100,
+            page.features,
             PROFILE,
             decision.seq if unique else None,
             page.fetched_at,

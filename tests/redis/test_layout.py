@@ -13,6 +13,7 @@ from simhash.index.redis.layout import MOST_DOCUMENTS, Layout, bucket_bits, numb
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.walking import UNREADABLE
 from simhash.index.redis.tail import HEAD, packed, unpacked
+from simhash.relation.overlap import rounded
 from simhash.relation.tables import NAMES, design
 from tests.pages import relation
 
@@ -21,9 +22,17 @@ times = st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ")) | text
 urls = st.builds(str.__add__, st.sampled_from(["", HEAD, "http://"]), text)
 
 
-@given(urls, st.none() | text, st.none() | times)
-def test_what_a_tail_tells_comes_back(url, id_, fetched_at):
-    assert unpacked(*packed(url, id_, fetched_at)) == (url, id_, fetched_at)
+@given(urls, st.none() | text, st.none() | times, st.none() | st.integers(0, 1 << 25))
+def test_what_a_tail_tells_comes_back(url, id_, fetched_at, features):
+    kept = None if features is None else rounded(features)
+    assert unpacked(*packed(url, id_, fetched_at, features)) == (url, id_, fetched_at, kept)
+
+
+def test_a_length_takes_a_byte_and_a_record_from_before_has_none():
+    flags, data = packed("http://a/", "i", "2026-01-01T00:00:00Z", 1000)
+    before, old = packed("http://a/", "i", "2026-01-01T00:00:00Z")
+    assert (len(data) - len(old), flags ^ before) == (1, 4)
+    assert unpacked(before, old).features is None
 
 
 @given(st.integers(0, 255), st.binary(max_size=30))
@@ -124,7 +133,7 @@ def test_all_places_at_once_are_those_of_each_table(fingerprint, name_of_design,
 def test_a_record_holds_what_is_stored_of_its_page(observation, raw, verifier):
     layout = layout_of("10", bands=3)
     digest = f"{'raw' if raw else 'text'}:{observation[::-1].hex()}"
-    entry = Entry(observation, Position(Partition("p", 0), 1), 5, verifier, digest, "http://a/", "i", "2026")
+    entry = Entry(observation, Position(Partition("p", 0), 1), 5, verifier, digest, "http://a/", "i", "2026", 2260)
     assert layout.record(7, (8).to_bytes(6) + layout.body(entry)) == (5, Record.of(entry, 7, 8))
     short = Entry(observation, None, None, None, digest, "http://a/", "i", "2026")
     assert layout.record(7, (8).to_bytes(6) + layout.body(short)) == (None, Record.of(short, 7, 8))

@@ -202,6 +202,36 @@ def turn_same_url(told):
     match["same_url"] = not match["same_url"]
 
 
+def first_of(told, wanted):
+    return next(v for v in near(told) if v["match"]["kind"] == "near" and wanted(v))
+
+
+def change_a_similarity(told):
+    first_of(told, lambda v: v["match"]["similarity"] > 0.1)["match"]["similarity"] -= 0.031
+
+
+def change_a_length(told):
+    match = first_of(told, lambda v: v["match"]["features"])["match"]
+    match["features"] = match["features"] * 2 + 1
+
+
+def change_a_containment(told):
+    match = first_of(told, lambda v: (v["match"]["containment"] or 0) > 0.1)["match"]
+    match["containment"] -= 0.05
+
+
+def call_a_shorter_page_better(told):
+    first_of(told, lambda v: v["better"] is False)["better"] = True
+
+
+def call_a_longer_page_no_better(told):
+    first_of(told, lambda v: v["better"] and v["features"] > 2 * v["match"]["features"])["better"] = False
+
+
+def say_more_than_all(told):
+    first_of(told, lambda v: True)["match"]["similarity"] = 1.5
+
+
 def name_the_match_otherwise(told):
     near(told)[4]["match"]["id"] = "another's"
 
@@ -233,6 +263,12 @@ DOCTORED = [
     (call_a_short_duplicate_unique, "two unique pages match"),
     (turn_a_kind, "wrong kind"),
     (turn_same_url, "wrong same_url"),
+    (change_a_similarity, "wrong similarity"),
+    (change_a_length, "wrong length"),
+    (change_a_containment, "wrong containment"),
+    (call_a_shorter_page_better, "wrong better"),
+    (call_a_longer_page_no_better, "wrong better"),
+    (say_more_than_all, "not a verdict"),
     (name_the_match_otherwise, "match is another page"),
     (name_nobody, "match without a verdict"),
     (shorten_a_fingerprint, "not a verdict"),
@@ -255,6 +291,8 @@ def name(duplicate, unique):
     duplicate["match"] |= {field: unique[field] for field in ("url", "id", "fetched_at", "seq")}
     distance = int(duplicate["fingerprint"], 16) ^ int(unique["fingerprint"], 16)
     duplicate["match"]["distance"] = distance.bit_count()
+    duplicate["match"] |= {"similarity": None, "containment": None, "features": None}
+    duplicate["better"] = None
 
 
 def test_a_match_that_is_not_the_oldest_is_found(verify):

@@ -263,7 +263,12 @@ def stored(verdict):
     verifier = verdict["verifier"] and int(verdict["verifier"], 16)
     own, seq = bytes.fromhex(verdict["observation"]), verdict["seq"]
     page = Entry(
-        own, None, fingerprint, verifier, verdict["digest"], *(verdict[n] for n in ("url", "id", "fetched_at"))
+        own,
+        None,
+        fingerprint,
+        verifier,
+        verdict["digest"],
+        *(verdict[n] for n in ("url", "id", "fetched_at", "features")),
     )
     return fingerprint, Record.of(page, seq, 0)
 

@@ -1,14 +1,16 @@
 """The decision: what can be refused is refused before the index; verdicts say what the index found."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from simhash.index.interface import IndexSpec, Partition, Relation
+from simhash.index.interface import Duplicate, IndexSpec, Partition, Record, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
-from simhash.signature.profiles import DEFAULT
-from worker.judging.judge import Prepared, Recipe, Rejected, judge, prepare
+from simhash.signature.profiles import DEFAULT, profile
+from worker.judging.judge import Prepared, Recipe, Rejected, entry_of, judge, match_of, prepare
 from worker.records.page import Limits
 from worker.records.passing import Page, RawRecord, Source
 
@@ -148,3 +150,46 @@ def test_a_replayed_page_keeps_its_verdict_byte_for_byte(index):
     committed = {Partition("pages", 0): 0}
     first = [j.verdict for j in judge(pages, index, DEFAULT, committed)]
     assert [j.verdict for j in judge(pages, index, DEFAULT, committed)] == first
+
+
+def test_a_near_verdict_tells_how_alike_both_are_and_how_much_of_the_page_its_match_has(index):
+    first, near = verdicts(
+        index,
+        prepared(1, text=" ".join(WORDS)),
+        prepared(2, url="http://x:8/", text=" ".join([*WORDS, *"abcdefghijklmno"])),
+    )
+    match = near.match
+    assert (match.kind, match.same_host, match.features) == ("near", True, 203)
+    assert match.similarity == pytest.approx(196 / 211, abs=0.06)
+    assert match.containment == pytest.approx(196 / 211, abs=0.06)
+    assert match.similarity == round(DEFAULT.similarity(int(first.verifier, 16), int(near.verifier, 16)), 3)
+    assert (first.better, near.better) == (None, True)
+
+
+def test_of_an_exact_copy_all_is_in_its_match(index):
+    copy = verdicts(index, prepared(1, text=" ".join(WORDS)), prepared(2, url="http://y/", text=" ".join(WORDS)))[1]
+    match = copy.match
+    assert (match.same_host, match.similarity, match.containment, copy.better) == (False, 1.0, 1.0, False)
+    short = verdicts(index, prepared(3, text="a b"), prepared(4, text="a b!"))[1]
+    assert (short.match.similarity, short.match.containment, short.match.features, short.better) == (1, 1, 2, False)
+
+
+def test_a_shorter_page_loses_nothing_and_is_not_better(index):
+    near = verdicts(index, prepared(1, text=" ".join(WORDS)), prepared(2, text=" ".join(WORDS[:-20])))[1]
+    assert (near.verdict, near.better) == ("duplicate", False)
+    assert near.match.containment > 0.9 > near.match.similarity
+
+
+def test_of_a_match_whose_length_nobody_knows_it_is_not_told(index):
+    page = prepared(1, text=" ".join(WORDS))
+    index.check_and_insert([replace(entry_of(page, journalled=False), features=None)], {})
+    near = verdicts(index, prepared(2, text=" ".join(WORDS[:-20])))[0]
+    assert near.match.similarity > 0.7
+    assert (near.match.features, near.match.containment, near.better) == (None, None, None)
+
+
+def test_a_profile_without_a_sketch_tells_no_similarity(index):
+    signature = SimpleNamespace(features=9, digest="text:1", verifier=1)
+    record = Record(1, 0, b"", 1, "text:0", "http://x/", None, None, 9)
+    match = match_of(SimpleNamespace(url="no host", signature=signature), Duplicate(3, record), profile("segmented"))
+    assert (match.similarity, match.containment, match.same_host) == (None, None, False)

@@ -10,11 +10,11 @@ import pytest
 
 from simhash import MemoryIndex
 from simhash.signature.profiles import DEFAULT
-from tests.texts import PAGES, STORIES, changed
+from tests.texts import PAGES, STORIES
 from worker.judging.judge import judge, prepare
 from worker.records.passing import RawRecord, Source
-from worker.records.verdict import encode
-from worker.reporting.collected import Collected, estimated, host_of
+from worker.records.verdict import encode, host_of
+from worker.reporting.collected import Collected
 from worker.reporting.pairs import names_of, shown
 from worker.settings import Settings
 from worker.stream.consumer import recipe
@@ -57,18 +57,12 @@ def test_totals_hosts_and_clusters_are_those_of_the_verdicts():
     assert sum(collected.similarities) == sum(collected.distances.values()) - collected.exact == 12
 
 
-def test_the_estimated_similarity_is_near_the_true_one():
-    for words in (1, 2, 3):
-        a, b = (DEFAULT.signature(text, b"").verifier for text in (STORIES[0], changed(STORIES[0], 1, words)))
-        assert estimated(f"{a:x}", f"{b:x}", f"default/{DEFAULT.version}") == pytest.approx(1 - 0.08 * words, abs=0.15)
-    assert estimated("ff", "ff", "mine/1") is estimated(None, "ff", "default/1") is None
-    assert estimated("ff", "0", "jieba-keywords/1") is None
-
-
 def test_a_url_without_a_host_is_its_own():
     assert host_of("https://Example.org:8080/x") == "example.org"
-    assert host_of("no url at all") == "no url at all"
-    assert host_of("http://[broken") == "http://[broken"
+    assert host_of("no url at all") is host_of("http://[broken") is None
+    collected = Collected()
+    collected.add_all([msgspec.structs.replace(told_of(PAGES)[0], url="no url at all")])
+    assert list(collected.hosts) == ["no url at all"]
 
 
 def test_pairs_of_clusters_and_the_least_similar_are_shown_first():
@@ -87,7 +81,7 @@ def test_a_report_has_the_pairs_with_their_texts(files, say, tmp_path):
     code, told, _ = say("report", verdicts, "--pages", pages, "--out", out, "--pairs", 5)
     assert (code, told) == (0, f"36 verdicts, 24 duplicates, 5 pairs: {out}\n")
     data = data_of(out)
-    assert data["totals"] == {"verdicts": 36, "unique": 12, "exact": 12, "near": 12, "same_url": 0}
+    assert data["totals"] == {"verdicts": 36, "unique": 12, "exact": 12, "near": 12, "same_url": 0, "better": 0}
     assert len(data["rows"]) == 24
     texts = dict(PAGES)
     for number, pair in data["pairs"].items():
@@ -147,4 +141,4 @@ def test_explain_says_what_is_not_there(files, say):
 def test_verdicts_of_another_profile_are_counted_all_the_same():
     collected = Collected()
     collected.add_all(msgspec.structs.replace(each, profile="mine/3") for each in told_of(PAGES))
-    assert (collected.near, sum(collected.similarities)) == (12, 0)
+    assert (collected.near, collected.profiles) == (12, {"mine/3": 36})

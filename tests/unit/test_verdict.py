@@ -22,12 +22,16 @@ def test_a_verdict_is_one_line_of_json_with_its_fields_in_order():
     assert b"\n" not in data
     assert list(json.loads(data)) == [
         "url", "id", "verdict", "match", "fingerprint", "verifier", "digest", "features", "profile", "seq",
-        "fetched_at", "observation", "source",
+        "fetched_at", "observation", "source", "better",
     ]  # fmt: skip
     assert json.loads(data)["source"] == {"topic": "pages", "partition": 1, "offset": 2, "timestamp": 3}
 
 
-@given(st.builds(Verdict, source=st.builds(source_fields, st.builds(Source))))
+shares = st.none() | st.floats(0, 1)
+matches = st.none() | st.builds(Match, similarity=shares, containment=shares)
+
+
+@given(st.builds(Verdict, match=matches, source=st.builds(source_fields, st.builds(Source))))
 def test_decode_is_the_inverse_of_encode(verdict):
     try:
         data = encode(verdict)

@@ -22,7 +22,7 @@ from simhash.index.interface import Record
 from worker.batch.columns import PAGES, Row, place, table_of
 from worker.batch.made import Made
 
-OF_A_RECORD = frozenset(PAGES.names) - {"source", "features", "rejection"}
+OF_A_RECORD = frozenset(PAGES.names) - {"source", "rejection"}
 OF_A_BARE_SET = frozenset({"fingerprint"})
 
 
@@ -95,6 +95,7 @@ class Archive:
             "fingerprint": key if signed else None,
             "verifier": None if verifier is None else verifier.to_bytes(self._codec.verifier_bytes),
             "digest": record.digest,
+            "features": record.features,
             "seq": record.seq,
             "fetched_at": record.fetched_at,
             "observation": record.observation,

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simhash.index.interface import Duplicate, Record, Unique
+from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing
 from worker.batch.sources import Slice
 from worker.files.summary import Summary
-from worker.judging.judge import Prepared, verdict_of
+from worker.judging.judge import entry_of, verdict_of
 from worker.records.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
@@ -38,9 +39,13 @@ MATCH = pa.struct(
         ("same_url", pa.bool_()),
         ("fetched_at", pa.string()),
         ("seq", pa.int64()),
+        ("same_host", pa.bool_()),
+        ("similarity", pa.float64()),
+        ("containment", pa.float64()),
+        ("features", pa.int64()),
     ]
 )
-_OWN_TYPES = {"verdict": pa.string(), "match": MATCH, "profile": pa.string()}
+_OWN_TYPES = {"verdict": pa.string(), "match": MATCH, "profile": pa.string(), "better": pa.bool_()}
 VERDICTS = pa.schema([(name, _OWN_TYPES.get(name) or PAGES.field(name).type) for name in Verdict.__struct_fields__])
 """The fields of a verdict; fingerprint, verifier and observation as numbers and bytes."""
 ROWS = 1 << 14
@@ -104,7 +109,7 @@ class Judgement:
             if seq:
                 decision: Unique | Duplicate = Unique(seq)
                 if number in wanted:
-                    survivors[number] = _record(prepared, seq)
+                    survivors[number] = Record.of(entry_of(prepared, journalled=False), seq, 0)
             else:
                 decision = Duplicate(distance, survivors[page] if page != NONE else self._existing(existing))
             yield row, verdict_of(prepared, decision, self.profile), existing != NONE
@@ -112,13 +117,18 @@ class Judgement:
 
     def _existing(self, row: int) -> Record:
         (told,) = self.existing.rows.slice(row, 1).to_pylist()
+        verifier, features = told["verifier"], told["features"]
         return Record(
-            told["seq"], 0, told["observation"], None, told["digest"], told["url"], told["id"], told["fetched_at"]
+            told["seq"],
+            0,
+            told["observation"],
+            None if verifier is None else int.from_bytes(verifier),
+            told["digest"],
+            told["url"],
+            told["id"],
+            told["fetched_at"],
+            None if features is None else rounded(features),
         )
-
-
-def _record(page: Prepared, seq: int) -> Record:
-    return Record(seq, 0, page.observation, None, page.signature.digest, page.url, page.id, page.fetched_at)
 
 
 class Results:

@@ -33,7 +33,7 @@ from worker.batch.signing import Signing
 from worker.batch.sources import Slice
 from worker.errors import InputError
 
-OF_A_MATCH = ("at", "url", "id", "digest", "seq", "fetched_at", "observation")
+OF_A_MATCH = ("at", "url", "id", "verifier", "digest", "features", "seq", "fetched_at", "observation")
 MATCHES = pa.schema(
     [("group", pa.int64()), ("own", pa.int64()), ("distance", pa.uint8()), *(PAGES.field(n) for n in OF_A_MATCH)]
 )

@@ -87,6 +87,8 @@ def _lines(told: Explanation, profile: Profile) -> Iterator[str]:
         f"  similarity    {told.similarity:.3f} of the word sequences are in both: {told.containment[0]:.1%} of A's, "
         f"{told.containment[1]:.1%} of B's"
     )
+    if told.estimate is not None:
+        yield f"  estimate      {told.estimate:.3f} by the sketches, as a verdict tells it"
     yield from _bit_lines(told, profile)
     yield from _feature_lines(told)
     yield from _difference_lines(told.differences)

@@ -72,6 +72,7 @@ def _line(neighbour: Neighbour, index: RedisIndex, as_json: bool) -> str | bytes
         "url": record.url,
         "id": record.id,
         "fetched_at": record.fetched_at,
+        "features": record.features,
         "observation": record.observation.hex(),
     }
     return msgspec.json.encode(fields)

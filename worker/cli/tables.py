@@ -352,6 +352,7 @@ def _fields(record: Record, relation: Relation) -> dict[str, object]:
         "seq": record.seq,
         "inserted_ms": record.inserted_ms,
         "fetched_at": record.fetched_at,
+        "features": record.features,
         "verifier": hexadecimal(record.verifier, width),
         "digest": record.digest,
         "observation": record.observation.hex(),

@@ -258,7 +258,8 @@ def _entry_of(page: verdict.Verdict) -> Stored | None:
     fetched = page.source.timestamp if page.source.timestamp is not None else _milliseconds(page.fetched_at)
     fingerprint, verifier = _number(page.fingerprint), _number(page.verifier)
     observation = bytes.fromhex(page.observation)
-    entry = Entry(observation, None, fingerprint, verifier, page.digest, page.url, page.id, page.fetched_at)
+    of_page = (page.url, page.id, page.fetched_at, page.features)
+    entry = Entry(observation, None, fingerprint, verifier, page.digest, *of_page)
     return fingerprint, Record.of(entry, page.seq, fetched)
 
 
@@ -323,7 +324,8 @@ class ExportFile:
 
 def _entry_of_row(row: RecordRow) -> Stored:
     observation, verifier = bytes.fromhex(row.observation), _number(row.verifier)
-    record = Record(row.seq, row.inserted_ms, observation, verifier, row.digest, row.url, row.id, row.fetched_at)
+    of_page = (row.url, row.id, row.fetched_at, row.features)
+    record = Record(row.seq, row.inserted_ms, observation, verifier, row.digest, *of_page)
     return _number(row.fingerprint), record
 
 

@@ -19,11 +19,12 @@ from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
 from simhash.reading.extract import extract
 from simhash.reading.extracted import Extracted
+from simhash.relation.overlap import contained, is_longer
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
 from worker.records.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records.passing import Page, RawRecord, Source
-from worker.records.verdict import Match, Verdict, hexadecimal, source_fields
+from worker.records.verdict import Match, Verdict, hexadecimal, host_of, source_fields
 
 
 class Recipe(NamedTuple):
@@ -167,17 +168,19 @@ def entry_of(page: Prepared, journalled: bool) -> Entry:
         page.url,
         page.id,
         page.fetched_at,
+        signature.features,
     )
 
 
 def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -> Verdict:
     """What goes out of a page, whoever decided."""
     signature = page.signature
+    match = match_of(page, decision, profile) if isinstance(decision, Duplicate) else None
     return Verdict(
         url=page.url,
         id=page.id,
         verdict="unique" if isinstance(decision, Unique) else "duplicate",
-        match=_match(page, decision) if isinstance(decision, Duplicate) else None,
+        match=match,
         fingerprint=hexadecimal(signature.fingerprint, profile.bits),
         verifier=hexadecimal(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
         digest=signature.digest,
@@ -187,17 +190,40 @@ def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -
         fetched_at=page.fetched_at,
         observation=page.observation.hex(),
         source=source_fields(page.source),
+        better=_is_better(page, match),
     )
 
 
-def _match(page: Prepared, decision: Duplicate) -> Match:
-    record = decision.match
+def match_of(page: Prepared, decision: Duplicate, profile: Profile) -> Match:
+    """What a verdict tells of the page that a duplicate matches."""
+    record, signature = decision.match, page.signature
+    exact, host = record.has_text_of(signature.digest), host_of(page.url)
+    similarity = 1.0 if exact else profile.similarity(signature.verifier, record.verifier)
     return Match(
         url=record.url,
         id=record.id,
         distance=decision.distance,
-        kind="exact" if record.has_text_of(page.signature.digest) else "near",
+        kind="exact" if exact else "near",
         same_url=record.url == page.url,
         fetched_at=record.fetched_at,
         seq=record.seq,
+        same_host=record.url == page.url or (host is not None and host == host_of(record.url)),
+        similarity=_told(similarity),
+        containment=1.0 if exact else _told(_contained(similarity, signature.features, record.features)),
+        features=record.features,
     )
+
+
+def _contained(similarity: float | None, features: int, other: int | None) -> float | None:
+    return None if similarity is None or other is None else contained(similarity, features, other)
+
+
+def _told(share: float | None) -> float | None:
+    """A share as verdicts have it: more digits would say nothing."""
+    return None if share is None else round(share, 3)
+
+
+def _is_better(page: Prepared, match: Match | None) -> bool | None:
+    if match is None or match.features is None:
+        return None
+    return match.kind == "near" and is_longer(page.signature.features, match.features)

@@ -198,4 +198,5 @@ def _row(verdict: Verdict, seq: int, inserted_ms: int) -> RecordRow:
         url=verdict.url,
         id=verdict.id,
         fetched_at=verdict.fetched_at,
+        features=verdict.features,
     )

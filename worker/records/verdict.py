@@ -7,6 +7,7 @@ byte; and it holds all that a rebuild of the index needs (hence `observation`, `
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +20,14 @@ Kind = Literal["exact", "near"]
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The earlier page, itself called unique, that a duplicate matches."""
+    """The earlier page, itself called unique, that a duplicate matches.
+
+    Attributes:
+        similarity: Jaccard similarity of the two texts' word sequences, as their sketches estimate it; None: the
+            profile has no sketch.
+        containment: the share of the duplicate that the match has too, by that and both numbers of features.
+        features: the match's, to within 3.5 %; None: it was stored before that was kept.
+    """
 
     url: str
     id: str | None
@@ -28,6 +36,10 @@ class Match(msgspec.Struct, frozen=True):
     same_url: bool
     fetched_at: str | None
     seq: int
+    same_host: bool | None = None
+    similarity: float | None = None
+    containment: float | None = None
+    features: int | None = None
 
 
 class SourceFields(msgspec.Struct, frozen=True):
@@ -40,7 +52,12 @@ class SourceFields(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One page's verdict; the fields in the order in which they are written."""
+    """One page's verdict; the fields in the order in which they are written. Earlier ones are without the last.
+
+    Attributes:
+        better: a near-duplicate that is longer than its match: it may hold what that does not. None: it matches
+            nothing, or the match's length is not known.
+    """
 
     url: str
     id: str | None
@@ -55,6 +72,7 @@ class Verdict(msgspec.Struct, frozen=True):
     fetched_at: str | None
     observation: str
     source: SourceFields
+    better: bool | None = None
 
 
 class _ToldFrom(SourceFields, frozen=True):
@@ -108,6 +126,14 @@ def decode_told(data: bytes) -> Verdict:
         msgspec.DecodeError: it is none.
     """
     return _told.decode(data)
+
+
+def host_of(url: str) -> str | None:
+    """The host of a URL; None: it has none."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def source_fields(source: Source) -> SourceFields:

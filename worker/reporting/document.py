@@ -17,6 +17,7 @@ from worker.reporting.collected import Collected, Row
 MOST_HOSTS, MOST_CLUSTERS, MOST_FEATURES = 1000, 200, 60
 LONGEST_TEXT = 40_000
 """Characters of a stretch that are shown."""
+TOTALS = ("verdicts", "unique", "exact", "near", "same_url", "better")
 _PLACE = "/*DATA*/"
 
 
@@ -28,7 +29,7 @@ def document(collected: Collected, explained: Mapping[int, Explanation], title: 
     """
     data = {
         "title": title,
-        "totals": {name: getattr(collected, name) for name in ("verdicts", "unique", "exact", "near", "same_url")},
+        "totals": {name: getattr(collected, name) for name in TOTALS},
         "profiles": dict(collected.profiles.most_common()),
         "similarities": collected.similarities,
         "distances": _dense(collected.distances),
@@ -53,9 +54,8 @@ def _hosts(collected: Collected) -> list[list[object]]:
 
 
 def _row(row: Row) -> list[object]:
-    similarity = None if row.similarity is None else round(row.similarity, 3)
     exact, same = int(row.kind == "exact"), int(row.same_url)
-    return [row.number, row.url, row.match_url, row.seq, row.distance, exact, same, similarity]
+    return [row.number, row.url, row.match_url, row.seq, row.distance, exact, same, row.similarity, row.containment]
 
 
 def _pair(told: Explanation) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Verdicts as NumPy columns, a row each: about 200 bytes a verdict, whatever its text was.
+"""Verdicts as NumPy columns, a row each: about 240 bytes a verdict, whatever its text was.
 
 A record (topic, partition, offset) and a place (the same of where the verdict stands) are one number each: an interned
 partition in the upper 16 bits, the offset in the lower 48. URLs are kept as hashes of this process: they are compared,
@@ -18,6 +18,7 @@ from worker.verifying.told import Record, Stored, Told
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
 CHUNK_ROWS = 1 << 15
+UNTOLD = -1
 IN_FILE = -1
 """The partition of a place in a file; its offset is the line."""
 
@@ -68,6 +69,8 @@ class Verdicts:
         observation: its first 64 bits.
         page, match_page: hashes of (url, id, fetched_at), the page's own and as the match states it; url, match_url.
         distance, exact, same_url: what a duplicate says; of unique pages 0 and false.
+        features: how many a page has; match_features: those of its match, as a duplicate says.
+        similarity, containment: in thousandths; better: 0 or 1. As match_features, UNTOLD where a verdict says nothing.
         written_ms: when the verdict was written; 0: nobody knows.
         profiles: names of all profiles, the first the first that was met; profile: an index into it.
     """
@@ -90,6 +93,11 @@ class Verdicts:
     distance: Numbers
     exact: Flags
     same_url: Flags
+    features: Numbers
+    match_features: Numbers
+    similarity: Numbers
+    containment: Numbers
+    better: Numbers
     written_ms: Numbers
     profile: Numbers
     profiles: Sequence[str]
@@ -102,6 +110,10 @@ class Verdicts:
     def at(self, row: int) -> str:
         """Where a verdict stands."""
         return self.spots.show(int(self.place[row]))
+
+
+def _thousandths(share: float | None) -> int:
+    return UNTOLD if share is None else round(1000 * share)
 
 
 def page_hash(url: str, id_: str | None, fetched_at: str | None) -> int:
@@ -199,6 +211,11 @@ class VerdictColumns:
             match.distance if match else 0,
             match is not None and match.kind == "exact",
             match is not None and match.same_url,
+            told.features,
+            UNTOLD if match is None or match.features is None else match.features,
+            _thousandths(match.similarity if match else None),
+            _thousandths(match.containment if match else None),
+            UNTOLD if told.better is None else told.better,
             written_ms,
             self._profiles.setdefault(told.profile, len(self._profiles)),
         )
@@ -208,7 +225,7 @@ class VerdictColumns:
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(15, 3)
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(20, 3)
         column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
         return Verdicts(
             spots=self._spots,
@@ -229,8 +246,13 @@ class VerdictColumns:
             distance=column[10],
             exact=column[11].astype(np.bool_),
             same_url=column[12].astype(np.bool_),
-            written_ms=column[13],
-            profile=column[14],
+            features=column[13],
+            match_features=column[14],
+            similarity=column[15],
+            containment=column[16],
+            better=column[17],
+            written_ms=column[18],
+            profile=column[19],
             profiles=list(self._profiles),
             fingerprint_bits=4 * self._chunks.fingerprint_digits,
             verifier_bits=4 * self._chunks.verifier_digits,

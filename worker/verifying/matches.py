@@ -1,4 +1,4 @@
-"""What each duplicate says of its match: a page called unique under that number, at that distance, of that kind."""
+"""What each duplicate says of its match: a page called unique under that number, at that distance, so much alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.verifying.columns import Flags, Numbers, Verdicts
+from worker.verifying.columns import UNTOLD, Flags, Numbers, Verdicts
 from worker.verifying.distances import distances, halves_joined
 from worker.verifying.findings import Findings
 from worker.verifying.rules import Rule
@@ -15,6 +15,9 @@ from worker.verifying.rules import Rule
 NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
 STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"
 YOUNGER = "match is younger"
+SIMILARITY, LENGTH, CONTAINMENT, BETTER = "wrong similarity", "wrong length", "wrong containment", "wrong better"
+LENGTH_SHARE = 0.04
+"""How far a stored length may be off: a byte holds it to within 3.5 %."""
 MOST_UNDER_ONE_NUMBER = 16
 """Where a number was given to several pages, so many are looked at for the one that a match names."""
 
@@ -105,6 +108,7 @@ def check_matches(pages: Pages, before: Numbers, findings: Findings) -> None:
     each = _Named(pages, duplicates[found], named[found], findings)
     _check_names(each)
     _check_comparison(each)
+    _check_overlap(each)
     each.tell(
         YOUNGER,
         told.seq[each.rows] >= before[each.rows],
@@ -161,6 +165,40 @@ def _check_comparison(each: _Named) -> None:
             if told.exact[row]
             else f"says near of the same digest as that at {told.at(match)}"
         ),
+    )
+
+
+def _check_overlap(each: _Named) -> None:
+    """What a verdict says of how much both have in common, where it says it."""
+    told, rows, exact = each.pages.verdicts, each.rows, each.pages.verdicts.exact[each.rows]
+    own, true, said = told.features[rows], told.features[each.named], told.match_features[rows]
+    similarity, containment, better = told.similarity[rows], told.containment[rows], told.better[rows]
+    bits = each.pages.rule.verifier_bits
+    sketched = distances(each.pages.verifier[rows], each.pages.verifier[each.named])
+    expected = np.where(exact, 1000, np.rint(1000 * np.maximum(0, 1 - 2 * sketched / bits)))
+    each.tell(
+        SIMILARITY,
+        (similarity != UNTOLD) & (abs(similarity - expected) > 1),
+        lambda row, _: f"says {told.similarity[row] / 1000} of sketches that are another number of bits apart",
+    )
+    each.tell(
+        LENGTH,
+        (said != UNTOLD) & (abs(said - true) > LENGTH_SHARE * true),
+        lambda row, match: (
+            f"says that its match has {told.match_features[row]:,} features, not {told.features[match]:,}"
+        ),
+    )
+    shared = similarity / (1000 + similarity) * (own + said)
+    share = np.minimum(np.minimum(own, said), shared) / np.maximum(own, 1)
+    each.tell(
+        CONTAINMENT,
+        (containment != UNTOLD) & (abs(containment - np.where(exact, 1000, 1000 * share)) > 2),
+        lambda row, _: f"says {told.containment[row] / 1000}, which its similarity and both lengths do not give",
+    )
+    each.tell(
+        BETTER,
+        (better == 1) & (exact | (own <= true)) | (better == 0) & ~exact & (own > 2 * LENGTH_SHARE * said + said + 1),
+        lambda row, match: f"has {told.features[row]:,} features, its match {told.features[match]:,}",
     )
 
 

@@ -25,6 +25,9 @@ class Match(msgspec.Struct):
     same_url: bool
     fetched_at: str | None
     seq: int
+    similarity: float | None = None
+    containment: float | None = None
+    features: int | None = None
 
 
 class Source(msgspec.Struct):
@@ -50,6 +53,8 @@ class Told(msgspec.Struct):
     fetched_at: str | None
     observation: str
     source: Source
+    features: int = 0
+    better: bool | None = None
 
 
 class _Rejected(msgspec.Struct):
@@ -123,9 +128,12 @@ def verdict(data: bytes) -> Told:
     if (told.verdict == "unique") != (told.match is None) or (told.match is None) != (told.seq is not None):
         raise ValueError("a unique page has a number and no match, a duplicate a match and no number")
     match = told.match
-    numbers = (told.seq or 0, told.source.offset, match.seq if match else 0, match.distance if match else 0)
+    of_match = (match.seq, match.distance, match.features or 0) if match else ()
+    numbers = (told.seq or 0, told.source.offset, told.features, *of_match)
     if min(numbers) < 0 or max(numbers) >= MOST_NUMBER:
         raise ValueError(f"a number, distance or offset that cannot be: {max(numbers, key=abs)}")
+    if match and not all(0 <= share <= 1 for share in (match.similarity, match.containment) if share is not None):
+        raise ValueError("a similarity or containment is not between 0 and 1")
     if not all(_HEX.fullmatch(text) for text in (told.fingerprint, told.verifier) if text is not None):
         raise ValueError("fingerprint or verifier is not hexadecimal")
     if not (_DIGEST.fullmatch(told.digest) and _OBSERVATION.fullmatch(told.observation)):

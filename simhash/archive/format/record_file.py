@@ -5,10 +5,10 @@ digest, and such records lie in a file of their own. Before compression a block 
 
     keys     whole bytes each, ascending; equal ones in the order of their bodies, so the lowest seq first
     u32 end  of each body, little-endian, counted from the first body
-    bodies   seq 8 | inserted ms 8 | verifier | msgpack [observation, tag and digest, url, id, fetched]
+    bodies   seq 8 | inserted ms 8 | verifier | msgpack [observation, tag and digest, url, id, fetched, features]
 
 with big-endian numbers in bodies. The verifier, its band keys behind it, has no bytes where there is none. Observation
-and digest are as short as `Record` has them.
+and digest are as short as `Record` has them; records from before there were features end without.
 """
 
 from __future__ import annotations
@@ -43,7 +43,18 @@ _NAMES = {tag: name for name, tag in _TAGS.items()}
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 18
 _TAIL = msgspec.msgpack.Encoder()
-_TAIL_DECODER = msgspec.msgpack.Decoder(tuple[bytes, bytes, str, str | None, str | None])
+
+
+class _Tail(msgspec.Struct, array_like=True):
+    observation: bytes
+    digest: bytes
+    url: str
+    id: str | None
+    fetched_at: str | None
+    features: int | None = None
+
+
+_TAIL_DECODER = msgspec.msgpack.Decoder(_Tail)
 
 
 class Body(NamedTuple):
@@ -64,7 +75,8 @@ class RecordCodec:
         """The record of a page with that fingerprint, or of one without."""
         digest = tagged(record.digest)
         head = _HEAD.pack(record.seq, record.inserted_ms)
-        tail = _TAIL.encode((record.observation, digest, record.url, record.id, record.fetched_at))
+        of_page = (record.url, record.id, record.fetched_at, record.features)
+        tail = _TAIL.encode(_Tail(record.observation, digest, *of_page))
         if fingerprint is None:
             return Body(digest, head + tail)
         verifier = (record.verifier or 0).to_bytes(self.verifier_bytes)
@@ -75,9 +87,10 @@ class RecordCodec:
         seq, inserted = _HEAD.unpack_from(body)
         at = _HEAD.size + (self.verifier_bytes if has_fingerprint else 0)
         verifier = int.from_bytes(body[_HEAD.size : at]) if at > _HEAD.size else None
-        observation, digest, url, id_, fetched_at = _TAIL_DECODER.decode(body[at:])
-        named = f"{_NAMES[digest[:1]]}:{digest[1:].hex()}"
-        return Record(seq, inserted, observation, verifier, named, url, id_, fetched_at)
+        told = _TAIL_DECODER.decode(body[at:])
+        named = f"{_NAMES[told.digest[:1]]}:{told.digest[1:].hex()}"
+        of_page = (told.url, told.id, told.fetched_at, told.features)
+        return Record(seq, inserted, told.observation, verifier, named, *of_page)
 
 
 def tagged(digest: str) -> bytes:

@@ -19,8 +19,9 @@
     number   a seq in 3 to 6 bytes: the first two bits say how many more than 3
 
 The braces are a hash tag: all keys of an index lie in one slot of a Redis Cluster. Integers are big-endian, the fields
-of places and records decimal text; flags and tail (URL, id, fetch time) are told in `tail`. A record's name is its
-number, so records lie in the order of insertion, and what stands in a table or band leads to one record and no other.
+of places and records decimal text; flags and tail (length, URL, id, fetch time) are told in `tail`. A record's name is
+its number, so records lie in the order of insertion, and what stands in a table or band leads to one record and no
+other.
 A verifier has no bytes where the relation has none; its band keys are its last bytes.
 
 A *place* is what a page looks at in one step: the entries of a table that share a prefix, or of a band that share the
@@ -252,7 +253,7 @@ class Layout:
     def body(self, entry: Entry) -> bytes:
         """What is stored of a page, without the time that the index gives it."""
         kind, _, digits = entry.digest.partition(":")
-        flags, tail = packed(entry.url, entry.id, entry.fetched_at)
+        flags, tail = packed(entry.url, entry.id, entry.fetched_at, entry.features)
         own = entry.observation[:STORED_BYTES]
         if entry.fingerprint is None:
             return b"%c%b%b%b" % (flags | SHORT, own, tagged(entry.digest), tail)
@@ -311,6 +312,7 @@ class Layout:
             match.url,
             match.id,
             match.fetched_at,
+            match.features,
         )
         head = struct.pack(">IcB", 1, b"d", decision.distance)
         numbers = match.seq.to_bytes(SEQ_BYTES) + match.inserted_ms.to_bytes(TIME_BYTES)

@@ -187,6 +187,7 @@ def record_row(layout: Layout, fingerprint: int | None, record: Record) -> Recor
         url=record.url,
         id=record.id,
         fetched_at=record.fetched_at,
+        features=record.features,
     )
 
 
@@ -202,4 +203,5 @@ def entry_of(row: RecordRow) -> Entry:
         url=row.url,
         id=row.id,
         fetched_at=row.fetched_at,
+        features=row.features,
     )
