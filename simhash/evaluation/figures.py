@@ -8,8 +8,9 @@ false pairs found negatives; every pair of the set was looked at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,40 @@ def figures_by_language(found: Found, known: KnownPairs, languages: Sequence[str
     if (counts.language == len(names)).any() or counts.exact[-1] or counts.false[-1]:
         result[MIXED] = _figures(0, known, counts, len(names))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A pair of pages, by their numbers, that was found and is none, or is one and was missed.
+
+    Attributes:
+        jaccard: None where it is below 0.5.
+    """
+
+    kind: Literal["false", "missed"]
+    first: int
+    second: int
+    jaccard: float | None
+
+
+def wrong_pairs(found: Found, known: KnownPairs) -> Iterator[Wrong]:
+    """The pairs that were answered wrongly; of copies on either side one pair stands for all."""
+    missed = (known.reading == Reading.POSITIVE) & (found.places(known.first, known.second) < 0)
+    columns = (known.first[missed].tolist(), known.second[missed].tolist(), known.jaccard[missed].tolist())
+    once: set[tuple[int, int]] = set()
+    for first, second, jaccard in zip(*columns, strict=True):
+        rows = (int(found.row[first]), int(found.row[second]))
+        if rows not in once:
+            once.add(rows)
+            yield Wrong("missed", first, second, jaccard)
+    if not len(found):
+        return
+    page = np.unique(found.row, return_index=True)[1]
+    apart = found.only(found.first != found.second)
+    ends = np.sort(np.stack((page[apart.first], page[apart.second])), axis=0)
+    false = known.readings_of(ends[0], ends[1]) == Reading.NEGATIVE
+    for first, second in zip(ends[0][false].tolist(), ends[1][false].tolist(), strict=True):
+        yield Wrong("false", first, second, None)
 
 
 def recall_by_length(found: Found, known: KnownPairs, features: Sequence[int]) -> list[Band]:

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import worker.cli.evaluate as command
+from simhash.evaluation import joining
+from simhash.explaining import token_grams
+from simhash.signature.profiles import DEFAULT
 from tests.processes import wait_until_gone
 from tests.stream import ROOT
 from worker.cli.main import commands
@@ -349,3 +353,54 @@ def test_where_no_page_can_be_read_the_first_is_named(files: Path) -> None:
     error = run(files).exception
     assert isinstance(error, InputError)
     assert "every page is rejected; page 1: " in str(error)
+
+
+def run_without_pairs(files: Path, *arguments: str) -> Result:
+    given = ["evaluate", "--pages", str(files / "pages.jsonl"), "--processes", "1"]
+    return CliRunner().invoke(commands, [*given, *arguments])
+
+
+def test_pairs_that_are_computed_give_the_figures_of_the_same_pairs_listed(files: Path) -> None:
+    outputs = ("--pairs-out", str(files / "pairs.out"), "--json", str(files / "computed.json"))
+    said = run_without_pairs(files, *outputs)
+    assert said.exception is None, said.output
+    assert "proposal, of what was measured: profile default/" in said.output
+    pairs = [json.loads(line) for line in (files / "pairs.out").read_text().splitlines()]
+    alike = {"copy", "changed", "markup", "original"}
+    assert {frozenset((pair["a"], pair["b"])) for pair in pairs} == {frozenset(two) for two in combinations(alike, 2)}
+    grams = {name: token_grams(text["text"], DEFAULT) for name, text in zip(("o", "c"), corpus()[0:3:2], strict=True)}
+    jaccard = len(grams["o"] & grams["c"]) / len(grams["o"] | grams["c"])
+    assert {pair["jaccard"] for pair in pairs if "changed" in pair.values()} == {round(jaccard, 6)}
+    (files / "pairs.jsonl.gz").write_bytes((files / "pairs.out").read_bytes())
+    assert rows(files) == json.loads((files / "computed.json").read_text())["results"]
+    assert isinstance(run(files, "--pairs-out", str(files / "again")).exception, SettingsError)
+
+
+def test_what_is_found_falsely_or_missed_is_listed_once_for_all_copies(files: Path) -> None:
+    listed = [PAIRS[0], {"a": "stranger", "b": "original", "jaccard": 0.85}]
+    (files / "pairs.jsonl.gz").write_text("".join(json.dumps(each) + "\n" for each in listed))
+    assert run(files, "--wrong-out", str(files / "wrong.jsonl")).exception is None
+    wrong = [json.loads(line) for line in (files / "wrong.jsonl").read_text().splitlines()]
+    assert [(each["kind"], each["a"], each["b"], each["jaccard"]) for each in wrong] == [
+        ("missed", "original", "stranger", 0.85),
+        ("false", "original", "changed", None),
+    ]
+
+
+def test_pages_of_which_no_two_are_alike_have_no_proposal(files: Path) -> None:
+    (files / "pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in corpus()[2:4]))
+    said = run_without_pairs(files)
+    assert said.exception is None
+    assert "no proposal" in said.output
+
+
+def test_of_two_rules_that_find_the_same_the_one_without_false_pairs_is_proposed(files: Path) -> None:
+    said = run_without_pairs(files, "--k", "0", "--profile", "default")
+    assert "profile default/2, as it is, k 3" in said.output
+
+
+def test_more_pairs_than_can_be_held_are_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "MOST_PAIRS", 5)
+    refused = run_without_pairs(files)
+    assert isinstance(refused.exception, InputError)
+    assert "more than 5 pairs" in str(refused.exception)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from simhash.errors import DesignError
-from simhash.evaluation import Truth, make_truth
+from simhash.evaluation import Truth, Wrong, make_truth
+from simhash.evaluation.truth import Pair
 from simhash.relation.designs import design_for
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
@@ -26,8 +27,16 @@ from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
-from worker.evaluating.assessment import Assessment, Bench, as_json, assess, with_common_substrings
-from worker.evaluating.reading import Corpus, common_shares, fingerprint, read_corpus, read_labels, read_pairs
+from worker.evaluating.assessment import Assessment, Bench, as_json, assess, best, with_common_substrings
+from worker.evaluating.reading import (
+    Corpus,
+    common_shares,
+    fingerprint,
+    read_corpus,
+    read_labels,
+    read_pairs,
+    true_pairs,
+)
 from worker.index.stores import configured_design, configured_profile
 from worker.settings import Settings
 from worker.stream.consumer import page_limits, recipe
@@ -53,7 +62,9 @@ class Order:
 @click.command()
 @click.option("--pages", type=FILE, multiple=True, required=True, help="pages, JSONL (.gz, .zst) (repeatable)")
 @click.argument("more_pages", type=FILE, nargs=-1, metavar="[FILE]...")
-@click.option("--pairs", type=FILE, required=True, help="every pair of Jaccard >= 0.5: a, b, jaccard")
+@click.option("--pairs", type=FILE, help="every pair of Jaccard >= 0.5: a, b, jaccard  [default: computed]")
+@click.option("--pairs-out", type=OUT, help="write the pairs that were computed, for --pairs of the next run")
+@click.option("--wrong-out", type=OUT, help="write the pairs that each profile finds falsely or misses")
 @click.option("--labels", type=FILE, help='people\'s word on pairs: a, b, label ("duplicate" or "different")')
 @click.option(
     "--profile",
@@ -79,7 +90,9 @@ class Order:
 def evaluate(
     pages: tuple[Path, ...],
     more_pages: tuple[Path, ...],
-    pairs: Path,
+    pairs: Path | None,
+    pairs_out: Path | None,
+    wrong_out: Path | None,
     labels: Path | None,
     profiles: tuple[str, ...],
     ks: tuple[int, ...],
@@ -96,7 +109,12 @@ def evaluate(
     sampled. What counts is what the index would answer (pages must meet in a table, be within reach, and have
     verifiers that agree); beside it stands `raw`, the same with every pair compared.
 
+    Without --pairs the truth is computed first: the Jaccard similarity of all pairs of pages, of their sets of 5-token
+    shingles of main text, exactly; by the first profile's extractor. At the end stands a proposal, of what was
+    measured: the profile, and k of --k, with the highest F1 of recall and precision.
+
     \b
+      simhash-dedup evaluate --pages mine.jsonl --profile default --profile loose --wrong-out wrong.jsonl
       simhash-dedup evaluate --pages pages.jsonl.zst --pairs pairs.jsonl.gz
       simhash-dedup evaluate --pages a.jsonl b.jsonl --pairs pairs.jsonl --json figures.json
       simhash-dedup evaluate … --profile default --profile jieba-keywords --k 0 --k 3 --k 6 --plot plots/
@@ -105,6 +123,7 @@ def evaluate(
     The files, one JSON object a line:
       pages    {"id": "1", "url": …, "html" | "text": …, "lang": "en"}
       pairs    {"a": "1", "b": "2", "jaccard": 0.87}     a pair not listed is below 0.5
+      wrong    {"profile": "default/3", "kind": "missed" | "false", "a": "1", "b": "2", "jaccard": 0.84 | null}
       labels   {"a": "1", "b": "2", "label": "duplicate"}, or "different"
     Pairs of other pages are counted and left out; a pair that is said twice must be said alike.
 
@@ -117,27 +136,57 @@ def evaluate(
       plain       at --k: fingerprints within k bits, no verifier; verified: with the profile's verifier
     """
     _check_extras(plots, least_share)
-    _check_places(json_path, plots)
+    if pairs and pairs_out:
+        raise SettingsError("--pairs-out is for pairs that are computed, and --pairs names a file of them: give one")
+    _check_places((json_path, pairs_out, wrong_out), plots)
     settings = settings_of(config, options, DEFAULTS | {"processes": os.cpu_count() or 1})
     console = Console(quiet=quiet)
-    order = _order([*pages, *more_pages], pairs, labels, settings, sorted(set(ks)), least_share)
+    corpus = read_corpus([*pages, *more_pages], settings.max_page_bytes)
+    known = read_pairs(pairs) if pairs else _computed(corpus, settings, [*profiles, settings.profile][0], console)
+    if pairs_out:
+        _write_lines(pairs_out, ({"a": a, "b": b, "jaccard": round(known[a, b], 6)} for a, b in sorted(known)))
+    order = _order(corpus, known, pairs, labels, sorted(set(ks)), least_share)
     found = [_assessment(order, settings, name, console) for name in profiles or (settings.profile,)]
     _show(found, order, console)
     if json_path:
         content = msgspec.json.encode(as_json(found, _described(order)))
         json_path.write_bytes(msgspec.json.format(content) + b"\n")
+    if wrong_out:
+        _write_lines(wrong_out, (_wrong(each.profile, wrong, corpus) for each in found for wrong in each.wrong))
     if plots:
         _plot(found, plots, console)
 
 
+def _computed(corpus: Corpus, settings: Settings, name: str, console: Console) -> Mapping[Pair, float]:
+    settings = settings.model_copy(update={"profile": name, "page_format": "json"})
+    told = recipe(settings, configured_profile(settings))
+    with _progress(console) as bar:
+        task = bar.add_task("truth: all pairs", total=len(corpus.ids))
+        return true_pairs(corpus, told, settings.processes, lambda pages: bar.advance(task, pages))
+
+
+def _wrong(profile: Profile, wrong: Wrong, corpus: Corpus) -> dict[str, object]:
+    ends = {"a": corpus.ids[wrong.first], "b": corpus.ids[wrong.second]}
+    return {"profile": profile.label, "kind": wrong.kind, **ends, "jaccard": wrong.jaccard or None}
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    with path.open("wb") as file:
+        file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
 def _order(
-    pages: list[Path], pairs: Path, labels: Path | None, settings: Settings, ks: list[int], least_share: float | None
+    corpus: Corpus,
+    known: Mapping[Pair, float],
+    pairs: Path | None,
+    labels: Path | None,
+    ks: list[int],
+    least_share: float | None,
 ) -> Order:
-    corpus = read_corpus(pages, settings.max_page_bytes)
-    truth = make_truth(corpus.ids, read_pairs(pairs), read_labels(labels) if labels else None)
+    truth = make_truth(corpus.ids, known, read_labels(labels) if labels else None)
     if labels and not truth.labels:
         raise InputError(f"{labels}: {_none_known('label', truth.unknown_labels)}")
-    if not truth.jaccard and not truth.labels:
+    if pairs and not truth.jaccard and not truth.labels:
         raise InputError(f"{pairs}: {_none_known('pair', truth.unknown_pairs)}")
     return Order(corpus, truth, ks, least_share)
 
@@ -156,14 +205,14 @@ def _check_extras(plots: Path | None, least_share: float | None) -> None:
             raise SettingsError(f"{flag} needs {module}: pip install 'simhash-dedup[{extra}]'")
 
 
-def _check_places(json_path: Path | None, plots: Path | None) -> None:
+def _check_places(files: Iterable[Path | None], plots: Path | None) -> None:
     """Before minutes of work: can the results be written?"""
     try:
         if plots:
             plots.mkdir(parents=True, exist_ok=True)
             TemporaryFile(dir=plots).close()
-        if json_path:
-            json_path.touch()
+        for path in filter(None, files):
+            path.touch()
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error
 
@@ -238,6 +287,22 @@ def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
         console.print(_language_table(each))
     console.rule("[bold]Recall by Jaccard similarity", align="left")
     console.print(_bands_table(found))
+    say(_proposal(found), console)
+
+
+def _proposal(found: Sequence[Assessment]) -> str:
+    chosen = best(found)
+    if chosen is None:
+        return "no proposal: no two pages are of Jaccard similarity 0.8 or more, copies apart"
+    profile, result = chosen
+    figures = result.answered["ALL"]
+    rule = {"profile": "as it is", "plain": "its fingerprints alone", "verified": "with its verifier"}.get(
+        result.rule, "lcs"
+    )
+    return (
+        f"proposal, of what was measured: profile {profile.label}, {rule}, k {result.k}, reach {result.reach}: recall "
+        f"{_share(figures.recall_080)}, precision {_share(figures.precision)}, {figures.false_pairs:,} false pairs"
+    )
 
 
 def _table(first: str, *others: str) -> Table:

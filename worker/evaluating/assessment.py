@@ -26,12 +26,14 @@ from simhash.evaluation import (
     Reading,
     Rule,
     SignatureTable,
+    Wrong,
     by_reading,
     duplicates_by_reading,
     figures_by_language,
     histograms,
     recall_by_length,
     search,
+    wrong_pairs,
 )
 from simhash.index import Relation
 from simhash.relation.tables import Design
@@ -101,6 +103,7 @@ class Assessment:
     histograms: Histograms
     lengths: list[Band]
     shares: NDArray[np.int64] | None = None
+    wrong: Sequence[Wrong] = ()
 
     @property
     def shipped(self) -> Result:
@@ -159,7 +162,28 @@ def assess(bench: Bench, ks: Sequence[int], designs: Mapping[int, Design]) -> As
     pairs = zip(searched.found[::2], searched.found[1::2], strict=True)
     results = [_result(trial, bench, *found) for trial, found in zip(trials, pairs, strict=True)]
     lengths = recall_by_length(searched.found[0], bench.known, [s.features for s in bench.made.signatures])
-    return Assessment(bench.profile, _speed(bench.made), results, histograms(table, bench.known, searched), lengths)
+    wrong = list(wrong_pairs(searched.found[0], bench.known))
+    counted = histograms(table, bench.known, searched)
+    return Assessment(bench.profile, _speed(bench.made), results, counted, lengths, wrong=wrong)
+
+
+def best(found: Sequence[Assessment]) -> tuple[Profile, Result] | None:
+    """The profile and rule of the highest F1 of recall (Jaccard >= 0.8) and precision, of two alike the one with fewer
+    false pairs, and then the first; None where there are no pairs to go by."""
+    known = [
+        (f1, -result.answered[ALL].false_pairs, each.profile, result)
+        for each in found
+        for result in each.results
+        if (f1 := _f1(result.answered[ALL])) is not None
+    ]
+    return max(known, key=lambda one: one[:2])[2:] if known else None
+
+
+def _f1(figures: Figures) -> float | None:
+    recall, precision = figures.recall_080, figures.precision
+    if recall is None:
+        return None
+    return 2 * recall * precision / (recall + precision) if recall and precision else 0.0
 
 
 def with_common_substrings(

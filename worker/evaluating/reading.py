@@ -24,9 +24,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from simhash.errors import PageError
-from simhash.evaluation import Found, common_share
+from simhash.evaluation import Found, common_share, joined, shingles_of
 from simhash.evaluation.truth import Pair
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import Signature
@@ -235,6 +236,30 @@ def _collect(pending: Pending, done: Fingerprinted) -> int:
             done.first_rejection = done.first_rejection or f"page {number}: {outcome.error}: {outcome.message}"
             done.signatures.append(Signature(None, None, f"rejected:{len(done.signatures)}", 0))
     return len(outcomes)
+
+
+def true_pairs(corpus: Corpus, recipe: Recipe, processes: int, on_pages: Progress) -> dict[Pair, float]:
+    """Jaccard similarity of every pair of 0.5 and more, from all shingles of their main texts.
+
+    Raises:
+        InputError: there are too many.
+    """
+    children = Children(processes, _make_work, seconds=math.inf, tasks_each=TASKS_EACH)
+    try:
+        sets: list[NDArray[np.uint64]] = []
+        for shingles in _mapped(children, _shingles_of_task, ((record, recipe) for record in corpus.records())):
+            sets.append(shingles)
+            on_pages(1)
+    finally:
+        children.close()
+    try:
+        return {(corpus.ids[a], corpus.ids[b]): jaccard for (a, b), jaccard in joined(sets).items()}
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _shingles_of_task(task: tuple[RawRecord, Recipe]) -> NDArray[np.uint64]:
+    return shingles_of(text_of(*task))
 
 
 def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, on_pairs: Progress) -> list[float]:
