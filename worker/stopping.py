@@ -68,3 +68,11 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_tracker() -> None:
+    """End the process that multiprocessing starts beside the first one, when all of them have ended.
+
+    Left to itself it would end a moment behind us: who waits for a command waits for all of its processes.
+    """
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # of which Python has no public name

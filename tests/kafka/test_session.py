@@ -52,6 +52,19 @@ def test_a_link_in_the_place_of_a_lock_file_is_not_followed(slot_settings, tmp_p
     second.release()
 
 
+def test_lock_files_that_killed_workers_have_left_are_removed_by_whoever_starts_next(slot_settings, tmp_path, name):
+    held = Slot(load({"group_id": f"{name}-held"}))
+    for left in ("simhash-dedup-gone-0123abcd-0.lock", "simhash-dedup-gone-0123abcd-1.lock", "another.lock"):
+        (tmp_path / left).touch()
+    (tmp_path / "simhash-dedup-link-0123abcd-0.lock").symlink_to(tmp_path / "another.lock")
+    ours = Slot(slot_settings)
+    names = {path.name.removeprefix("simhash-dedup-").split("-")[0] for path in tmp_path.iterdir()}
+    assert names == {name, "link", "another.lock"}
+    ours.release()
+    held.release()
+    assert {path.name for path in tmp_path.iterdir()} == {"simhash-dedup-link-0123abcd-0.lock", "another.lock"}
+
+
 def test_a_slot_of_another_user_is_passed_over(slot_settings, monkeypatch):
     """As where somebody tried the worker as root before."""
     opened = os.open

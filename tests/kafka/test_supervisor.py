@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import descendants, wait_until_gone
+from tests.processes import descendants, runs, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
 from worker.stream.supervisor import ConsumersCollector
@@ -60,7 +60,15 @@ def stream(kafka_server, redis_server):
 
 
 @pytest.fixture
-def supervisor(stream, tmp_path):
+def temporary(tmp_path, monkeypatch):
+    """The directory for temporary files of what this test starts."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+@pytest.fixture
+def supervisor(stream, tmp_path, temporary):
     with (tmp_path / "log").open("wb") as log:
         made = Supervisor(stream, log)
     yield made
@@ -74,7 +82,7 @@ def fill(stream, count, seed):
     stream.send([json_page(1000 * seed + n, text) for n, text in enumerate(texts(count, Random(seed)))])
 
 
-def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stream, supervisor, tmp_path):
+def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stream, supervisor, temporary, tmp_path):
     fill(stream, 100, seed=1)
     stream.wait_for(100)
     until(lambda: supervisor.metric("simhash_dedup_pages_total") == 100, "all pages are counted")
@@ -95,7 +103,8 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     # To all of them, as a service manager does, and from the supervisor again: each finishes what it has.
     os.killpg(supervisor.process.pid, signal.SIGTERM)
     assert supervisor.process.wait(60) == 0
-    wait_until_gone(left)
+    assert not any(map(runs, left))
+    assert list(temporary.iterdir()) == []
     assert (tmp_path / "log").read_text().count("stopped: all that was judged is committed") == 2
 
 
@@ -121,7 +130,7 @@ def test_consumers_go_on_when_redis_was_restarted(kafka_server, name, tmp_path):
     assert "restarted or failed over" in written
 
 
-def test_a_killed_supervisor_leaves_no_process_behind(stream, supervisor):
+def test_a_killed_supervisor_leaves_no_process_behind_and_no_file_beyond_the_next(stream, supervisor, temporary):
     fill(stream, 100, seed=3)
     until(lambda: supervisor.metric("simhash_dedup_pages_total") >= 100, "all have worked, with children of their own")
     left = descendants(supervisor.process.pid)
@@ -129,6 +138,11 @@ def test_a_killed_supervisor_leaves_no_process_behind(stream, supervisor):
     supervisor.process.kill()
     supervisor.process.wait()
     wait_until_gone(left)
+    again = Supervisor(stream)
+    until(lambda: again.get("/readyz") == "ok\n", "the next one is ready")
+    again.process.terminate()
+    assert again.process.wait(60) == 0
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_consumer_that_needs_an_operator_ends_all(stream):

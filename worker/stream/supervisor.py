@@ -31,7 +31,7 @@ from worker.errors import UNREACHABLE_EXIT_CODE
 from worker.failure import exit_code_of, report
 from worker.scratch import scratch_directory
 from worker.settings import Settings
-from worker.stopping import signals_held, stop_on_signals
+from worker.stopping import end_tracker, signals_held, stop_on_signals
 from worker.stream import http
 from worker.stream.consumer import check, run_consumer
 from worker.stream.status import Status
@@ -115,6 +115,7 @@ def supervise(settings: Settings) -> int:
             return _watch(settings, children, stopping)
         finally:
             _stop(children)
+            end_tracker()
             if server:
                 server.shutdown()
 

@@ -29,6 +29,7 @@ class Slot:
 
     def __init__(self, settings: Settings) -> None:
         self._lock, self.name = self._take(settings)
+        _remove_abandoned()
 
     def _take(self, settings: Settings) -> tuple[int, str]:
         cluster = hashlib.blake2b(settings.bootstrap_servers.encode(), digest_size=4).hexdigest()
@@ -48,6 +49,18 @@ class Slot:
         with suppress(OSError):  # removed by somebody else
             os.unlink(self._path)
         os.close(self._lock)
+
+
+def _remove_abandoned() -> None:
+    """Remove the lock files that killed workers have left, of groups that may never come back."""
+    for path in Path(tempfile.gettempdir()).glob("simhash-dedup-*.lock"):
+        with suppress(OSError):  # somebody else's, in use, a link, or gone by now
+            lock = opened_lock(path, create=False)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(lock)
 
 
 def _transactional_id(settings: Settings, slot: int) -> str:
