@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import kafka.errors as errors
 from kafka import KafkaAdminClient
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
 from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, SessionLost
 from worker.settings import Settings
 
+_Receive = Callable[[], tuple[bytes, Exception | None]]
+
 BOOTSTRAP_TIMEOUT_MS = 10_000
 UNREACHABLE = (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError)
 _FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
+_WRONG_LOGIN = (
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+)
 _REFUSED = (errors.AuthorizationError, errors.KafkaConfigurationError, errors.UnsupportedVersionError)
 
 
@@ -47,13 +58,69 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
 
     Raises:
         BrokerUnreachable: nobody answers.
+        BrokerError: the login is refused.
     """
     with translated(settings):
+        _refuse_wrong_login(settings)
         client = KafkaAdminClient(**client_options(settings))
         try:
             yield client
         finally:
             client.close()
+
+
+def _refuse_wrong_login(settings: Settings) -> None:
+    """Log in by a connection of our own: of a refusal the client says, after all its tries, that nobody answered."""
+    if not settings.kafka_security_protocol.startswith("SASL"):
+        return
+    options = client_options(settings)
+    net = NetworkSelector(**options)
+    manager = KafkaConnectionManager(net, **options)
+    try:
+        net.run(_log_in, net, manager)
+    except _WRONG_LOGIN as error:
+        raise BrokerError(
+            f"Kafka at {settings.bootstrap_servers} refuses the login of {settings.kafka_username} (kafka_username, "
+            f"kafka_password, kafka_sasl_mechanism): {error}"
+        ) from error
+    finally:
+        manager.close()
+        net.close()
+
+
+async def _log_in(net: NetworkSelector, manager: KafkaConnectionManager) -> None:
+    """At the first broker that answers; whether any does is for the client to find out.
+
+    By the steps of the client's own connection, one by one: the broker hangs up behind its refusal, and of the two the
+    whole connection tells the other. Its transport drops what was received together with the end.
+    """
+    brokers = manager.cluster.bootstrap_brokers()
+    for broker in brokers:
+        timeout_at = time.monotonic() + BOOTSTRAP_TIMEOUT_MS / 1000 / len(brokers)
+        connection = KafkaConnection(net, node_id=broker.node_id, **manager.config)
+        try:
+            transport = await manager._build_transport(broker, timeout_at=timeout_at)
+            transport._sock_recv = _received_first(transport._sock_recv)
+            connection.connection_made(transport)
+            await connection._get_api_versions(timeout_at)
+            await connection._sasl_authenticate(timeout_at)
+        except _WRONG_LOGIN:
+            raise
+        except (errors.KafkaError, OSError):
+            continue
+        finally:
+            connection.close()
+        return
+
+
+def _received_first(receive: _Receive) -> _Receive:
+    """What was received, and the end at the next call: it does not go away."""
+
+    def received() -> tuple[bytes, Exception | None]:
+        data, error = receive()
+        return data, None if data else error
+
+    return received
 
 
 @contextmanager
