@@ -118,6 +118,16 @@ def test_print_config_is_a_configuration_file_without_secrets(tmp_path):
     assert run("run", "--print-config", "--config", tmp_path / "dedup.toml").stdout == first.stdout
 
 
+@pytest.mark.parametrize(("written", "why"), [("x = [", "{profile}: Invalid value"), (None, "no profile is named")])
+def test_print_config_says_that_a_profile_is_broken_or_missing(tmp_path, written, why):
+    profile = "none" if written is None else tmp_path / "profile.toml"
+    if written is not None:
+        profile.write_text(written)
+    done = run("run", "--print-config", "--profile", profile)
+    assert done.returncode == 2
+    assert f"simhash-dedup: profile: {why.format(profile=profile)}" in done.stderr
+
+
 def test_what_a_terminal_cannot_show_is_written_otherwise_and_json_stays_json(redis_server, client, name):
     url = "https://example.com/\N{GRINNING FACE}"
     open_index(client, name, {}, relation(design("4")), 1000).check_and_insert([replace(entry(0, 7), url=url)], {})
@@ -342,6 +352,27 @@ def test_what_is_wrong_with_a_file_run_is_one_line(pages, tmp_path, arguments, c
     filled = [argument.format(pages=pages, dir=tmp_path) for argument in arguments]
     assert_refused(run("file", "-q", *filled), code, message)
     assert pages.read_bytes().count(b"\n") == len(PAGES)
+
+
+def test_what_an_earlier_run_has_written_is_overwritten_only_when_it_is_told_so(pages, tmp_path):
+    out = tmp_path / "out"
+    out.write_text("of an earlier run")
+    assert_refused(run("file", "-q", pages, "--out", out), 3, f"{out} exists: --force overwrites it")
+    assert out.read_text() == "of an earlier run"
+    assert run("file", "-q", pages, "--out", out, "--force").returncode == 0
+    assert len(verdicts(out)) == len(PAGES)
+
+
+def test_a_password_need_not_stand_on_the_command_line(pages, tmp_path):
+    """The URL of `file --server` comes from the environment or a file, and so does not show in `ps`."""
+    url = f"redis://:{SECRET}@127.0.0.1:1/0"
+    (tmp_path / "dedup.toml").write_text(f'redis_url = "{url}"\n')
+    command = ("file", "-q", pages, "--out", tmp_path / "out", "--server")
+    for how in (
+        {"env": {"SIMHASH_DEDUP_REDIS_URL": url}},
+        {"env": {"SIMHASH_DEDUP_CONFIG": str(tmp_path / "dedup.toml")}},
+    ):
+        assert_refused(run(*command, **how), 7, "Redis does not answer")
 
 
 def test_a_file_that_is_given_twice_is_judged_once(tmp_path):
