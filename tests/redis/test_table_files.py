@@ -169,3 +169,31 @@ def test_of_many_hosts_those_with_the_most_duplicates_are_kept(monkeypatch):
             summary._count_host(url)
     assert summary.most_duplicates()[0] == ("often", 200)
     assert len(summary.hosts) <= 10
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.csv", "p.jsonl"])
+def test_annotated_pages_are_all_pages_with_what_they_match(pool, tmp_path, name):
+    write = {"p.parquet": parquet, "p.csv": csv_file, "p.jsonl": lambda path: written(path, PAGES)}[name]
+    places = Places(tmp_path / "verdicts", annotated=tmp_path / f"annotated-{name}")
+    run(bench_of(pool), places, write(tmp_path / name))
+    told = [(v["match"] and v["match"]["url"], v["match"] and v["match"]["similarity"]) for v in lines(places.verdicts)]
+    assert any(url for url, _ in told)
+    if name.endswith("parquet"):
+        source, found = pq.read_table(tmp_path / name), pq.read_table(places.annotated)
+        assert found.drop_columns(["dup_of", "similarity"]).equals(source)
+        rows = found.to_pylist()
+    elif name.endswith("csv"):
+        rows = list(csv.DictReader(places.annotated.open(newline="")))
+        told = [(url or "", "" if url is None else str(similarity)) for url, similarity in told]
+    else:
+        rows = lines(places.annotated)
+        assert [{key: row[key] for key in ROWS[0]} for row in rows] == ROWS
+    assert [(row["dup_of"], row["similarity"]) for row in rows] == told
+
+
+def test_annotated_pages_are_not_annotated_again(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("url,text,similarity\n")
+    inputs = [open_input(str(path), 1000, spool=False, keep=True)]
+    with pytest.raises(InputError, match="has a column similarity already"):
+        Outputs(Places(tmp_path / "v", annotated=tmp_path / "a.csv"), inputs)

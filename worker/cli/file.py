@@ -24,8 +24,8 @@ from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Bench, run_files
 from worker.files.outputs import Outputs, Places
+from worker.files.pages_out import is_table
 from worker.files.summary import Summary
-from worker.files.unique_pages import is_table
 from worker.index.stores import configured_profile, connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters
 from worker.settings import Settings
@@ -110,6 +110,12 @@ class Job:
     help="also write the unique pages: to FILE.parquet, FILE.csv or FILE.tsv of such inputs, with all their columns; "
     "else as JSONL, and their byte offsets to FILE.index",
 )
+@click.option(
+    "--annotate",
+    type=FILE,
+    metavar="FILE",
+    help="also write all pages, in the same forms, with `dup_of` (URL of the match) and `similarity`; none is dropped",
+)
 @click.option("--rejected-out", type=FILE, help="what was rejected, and why  [default: OUT.rejected.jsonl]")
 @click.option("--force", is_flag=True, help="overwrite what an earlier run has written")
 @click.option("--max-rejected", type=Count(), help="exit code 1 where more records are rejected  [default: any number]")
@@ -164,18 +170,20 @@ def file(
 
 
 def _places(out: str, options: dict[str, Any]) -> Places:
-    unique, rejected, summary = (options.pop(name) for name in ("unique_out", "rejected_out", "summary_json"))
+    names = ("unique_out", "rejected_out", "summary_json", "annotate")
+    unique, rejected, summary, annotated = (options.pop(name) for name in names)
     if out == "-":
-        return Places(None, unique, rejected, summary)
+        return Places(None, unique, rejected, summary, annotated=annotated)
     # A device or a pipe has no neighbour: `--out /dev/null` must not make /dev/null.rejected.jsonl.
     beside = not os.path.exists(out) or os.path.isfile(out)
-    return Places(Path(out), unique, rejected or (Path(out + ".rejected.jsonl") if beside else None), summary)
+    rejected = rejected or (Path(out + ".rejected.jsonl") if beside else None)
+    return Places(Path(out), unique, rejected, summary, annotated=annotated)
 
 
 def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:
     """The job, done; and where rejected records are."""
     keeps_index = job.state is not None or job.on_server
-    keep = job.places.unique is not None and is_table(job.places.unique)
+    keep = any(place is not None and is_table(place) for place in (job.places.unique, job.places.annotated))
     inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index, keep=keep)
     configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:
@@ -256,5 +264,7 @@ def _show(summary: Summary, places: Places, rejected_in: str | None, console: Co
     say(f"verdicts: {places.verdicts or 'standard output'}", console)
     if places.unique:
         say(f"unique pages: {places.unique}", console)
+    if places.annotated:
+        say(f"annotated pages: {places.annotated}", console)
     if summary.rejected:
         say(f"rejected: {rejected_in}", console)

@@ -15,8 +15,8 @@ import xxhash
 
 from worker.errors import InputError
 from worker.files.inputs import Input
+from worker.files.pages_out import Output, index_of, is_table, pages_out, writing
 from worker.files.summary import Summary
-from worker.files.unique_pages import Output, index_of, is_table, unique_pages, writing
 from worker.judging.judge import Judged, Rejected
 from worker.records.passing import RawRecord
 from worker.records.verdict import encode
@@ -40,6 +40,7 @@ class Places:
     rejected: Path | None = None
     summary: Path | None = None
     beside: Path = Path()
+    annotated: Path | None = None
 
     @property
     def unique_index(self) -> Path | None:
@@ -48,7 +49,7 @@ class Places:
 
     def files(self) -> list[Path]:
         """All of them."""
-        places = (self.verdicts, self.unique, self.unique_index, self.rejected, self.summary)
+        places = (self.verdicts, self.unique, self.unique_index, self.annotated, self.rejected, self.summary)
         return [place for place in places if place is not None]
 
 
@@ -65,7 +66,8 @@ class Outputs:
         self._stack = ExitStack()
         # Opened now, so that what cannot be written is said now and not after hours.
         self._verdicts = self._open(places.verdicts) if places.verdicts else self._standard()
-        self._unique = unique_pages(places.unique, inputs, self._open) if places.unique else None
+        self._unique = pages_out(places.unique, inputs, self._open, annotated=False) if places.unique else None
+        self._annotated = pages_out(places.annotated, inputs, self._open, annotated=True) if places.annotated else None
         self._rejected = self._open(places.rejected) if places.rejected else None
         self._beside = places.beside
         self._figures = self._open(places.summary) if places.summary else None
@@ -84,6 +86,8 @@ class Outputs:
         self._verdicts.write(encode(judged.verdict) + b"\n")
         if self._unique and judged.verdict.verdict == "unique":
             self._unique.write(record, judged.verdict)
+        if self._annotated:
+            self._annotated.write(record, judged.verdict)
 
     def rejection(self, name: str, record: RawRecord | None, rejection: Rejected) -> None:
         """Write what was rejected, why, and its bytes."""
@@ -112,17 +116,20 @@ class Outputs:
         """Write the summary, and what is left in buffers."""
         if self._figures:
             self._figures.write(msgspec.json.format(msgspec.json.encode(summary.figures())) + b"\n")
-        if self._unique:
-            self._unique.finish()
+        self._finish_pages()
         for each in (self._verdicts, self._rejected, self._figures):
             if each:
                 each.flush()
 
+    def _finish_pages(self) -> None:
+        for each in (self._unique, self._annotated):
+            if each:
+                each.finish()
+
     def close(self) -> None:
         """Close what this opened; after a failure, what could not be written has been said already."""
         with suppress(OSError, InputError):
-            if self._unique:
-                self._unique.finish()
+            self._finish_pages()
         with suppress(OSError):
             self._stack.close()
 

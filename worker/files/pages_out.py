@@ -1,5 +1,8 @@
-"""The unique pages, in the form that their file's name asks for: Parquet of Parquet, CSV of CSV, each with all columns
-of the input; and lines of JSON of whatever is read.
+"""Pages that are written on, the unique ones or all of them annotated, in the form that their file's name asks for:
+Parquet of Parquet, CSV of CSV, each with all columns of the input; and lines of JSON of whatever is read.
+
+An annotation says of a duplicate the URL of the page that it matches, and how similar they are; of a unique page
+nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict
 
 CSV = (".csv", ".tsv")
+ANNOTATION = ("dup_of", "similarity")
 ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
 """Of a row group: it is held in memory until it is written."""
 
 
-class UniquePages(Protocol):
-    """Where unique pages go. Raises (all methods): InputError: it cannot be written."""
+class Pages(Protocol):
+    """Where pages go. Raises (all methods): InputError: it cannot be written."""
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
         """Add a page."""
@@ -36,15 +40,15 @@ class UniquePages(Protocol):
         """Write what is left; nothing is added any more."""
 
 
-def unique_pages(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output]) -> UniquePages:
-    """What writes the unique pages of these inputs to a file.
+def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output], annotated: bool) -> Pages:
+    """What writes pages of these inputs to a file.
 
     Raises:
         InputError: its name asks for a table, and an input is none of that kind, or has other columns; or it cannot be
             written.
     """
     if not is_table(path):
-        return _Lines(opened(path), opened(index_of(path)))
+        return _AnnotatedLines(opened(path)) if annotated else _Lines(opened(path), opened(index_of(path)))
     suffix = path.suffix.lower()
     kind, suffixes = ("Parquet", (PARQUET,)) if suffix == PARQUET else (suffix[1:].upper(), (suffix,))
     for each in inputs:
@@ -54,7 +58,10 @@ def unique_pages(path: Path, inputs: Sequence[Input], opened: Callable[[Path], O
         if each.columns != inputs[0].columns:
             raise InputError(f"{path}: {each.name} has other columns than {inputs[0].name}: one file cannot hold both")
     columns = inputs[0].columns
-    return (_Parquet if suffix == PARQUET else _Csv)(opened(path), columns)
+    names = columns.names if suffix == PARQUET else columns
+    if annotated and (there := set(ANNOTATION) & set(names)):
+        raise InputError(f"{path}: {inputs[0].name} has a column {there.pop()} already")
+    return (_Parquet if suffix == PARQUET else _Csv)(opened(path), columns, annotated)
 
 
 def is_table(path: Path) -> bool:
@@ -111,19 +118,38 @@ class _Lines:
         self._index.flush()
 
 
+class _AnnotatedLines:
+    """Lines of JSON with two more fields; the others are as they came, byte for byte."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        said = msgspec.json.encode(dict(zip(ANNOTATION, _annotation(verdict), strict=True)))
+        self._output.write(_line(record).rstrip()[:-1] + b"," + said[1:] + b"\n")
+
+    def finish(self) -> None:
+        self._output.flush()
+
+
+def _annotation(verdict: Verdict) -> tuple[str | None, float | None]:
+    return (verdict.match.url, verdict.match.similarity) if verdict.match else (None, None)
+
+
 class _Csv:
     """Rows under the header of the input, their bytes as they were but for quotes that were not needed."""
 
-    def __init__(self, output: Output, header: Sequence[str]) -> None:
+    def __init__(self, output: Output, header: Sequence[str], annotated: bool) -> None:
+        self._annotated = annotated
         self._output = output
         self._text = io.TextIOWrapper(output.file, "utf-8", "surrogateescape", newline="")
         self._writer = csv.writer(self._text, **dialect_of(output.name))
-        self._write(header)
+        self._write([*header, *(ANNOTATION if annotated else ())])
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
-        self._write(record.whole)
+        self._write([*record.whole, *(_annotation(verdict) if self._annotated else ())])
 
-    def _write(self, row: Sequence[str]) -> None:
+    def _write(self, row: Sequence[object]) -> None:
         with writing(self._output.name):
             self._writer.writerow(row)
 
@@ -135,9 +161,15 @@ class _Csv:
 class _Parquet:
     """Rows in the schema of the input, with its metadata."""
 
-    def __init__(self, output: Output, schema: Any) -> None:
-        import pyarrow.parquet as pq  # there, for an input was read by it
+    def __init__(self, output: Output, schema: Any, annotated: bool) -> None:
+        import pyarrow as pa  # there, for an input was read by it
+        import pyarrow.parquet as pq
 
+        self._annotated = annotated
+        if annotated:
+            fields = [pa.field(name, kind) for name, kind in zip(ANNOTATION, (pa.string(), pa.float64()), strict=True)]
+            # Without what other programs say there of all columns: it would be wrong of these.
+            schema = pa.schema([*schema, *fields])
         self._output, self._schema = output, schema
         self._rows: list[Any] = []
         self._bytes = 0
@@ -146,6 +178,12 @@ class _Parquet:
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
         row = record.whole.take([0])  # a copy: the row that was read keeps all rows read with it in memory
+        if self._annotated:
+            import pyarrow as pa
+
+            kinds = self._schema.types[-len(ANNOTATION) :]
+            said = [pa.array([value], kind) for value, kind in zip(_annotation(verdict), kinds, strict=True)]
+            row = pa.RecordBatch.from_arrays([*row.columns, *said], schema=self._schema)
         self._rows.append(row)
         self._bytes += row.nbytes
         if len(self._rows) == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
