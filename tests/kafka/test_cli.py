@@ -30,6 +30,7 @@ from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
 from worker.files.embedded import embedded_redis
+from worker.files.inputs import Input
 from worker.files.summary import Summary
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(400, Random(3)))]
@@ -185,6 +186,16 @@ def test_progress_is_told_line_by_line_where_there_is_no_terminal(monkeypatch):
     with file_command._progress([], console) as update:
         update(Summary(pages=1200, seconds=2.0))
     assert console.file.getvalue() == "judging: 1,200 pages, 600/s\n"
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(10.0, "30 s"), (60.0, "3 min"), (3600.0, "3 h")])
+def test_progress_says_roughly_how_long_it_will_still_take(monkeypatch, seconds, left):
+    monkeypatch.setattr(file_command, "LINE_SECONDS", 0.0)
+    console = Console(file=io.StringIO())
+    with file_command._progress([Input("p", 100, list, lambda: 25)], console) as update:
+        update(Summary(pages=1200, seconds=seconds))
+    assert console.file.getvalue().startswith("judging: 25%, 1,200 pages, ")
+    assert console.file.getvalue().endswith(f", about {left} left\n")
 
 
 def test_verdicts_appear_while_the_input_is_still_open():
