@@ -132,6 +132,64 @@ def test_the_oldest_match_counts_whichever_block_it_is_in(tmp_path, verdicts, mo
     assert [v["match"]["seq"] for v in lines(tmp_path / "out" / "verdicts.jsonl")] == [*range(1, 21)]
 
 
+BEST = {
+    "longest": lambda verdict: -verdict["features"],
+    "newest": lambda verdict: verdict["fetched_at"] is None or -float(verdict["fetched_at"][17:19]),
+    "field:rank": lambda verdict: -verdict["rank"] if verdict["rank"] is not None else 1e9,
+}
+
+
+@pytest.mark.parametrize("keep", BEST)
+def test_what_is_to_be_kept_is_judged_first(tmp_path, verdicts, keep):
+    told = [verdict for path in verdicts for verdict in lines(path)]
+    for number, verdict in enumerate(told):
+        seconds = Random(number).choice([None, 1, 2, 3])
+        verdict["rank"] = Random(-1 - number).choice([None, 7, -1, 2.5])
+        verdict["fetched_at"] = seconds and f"2026-01-01T0{4 - seconds}:00:0{seconds}+0{4 - seconds}:00"
+    ordered = sorted(told, key=BEST[keep])
+    paths = [tmp_path / "told.jsonl", tmp_path / "ordered.jsonl"]
+    for path, rows in zip(paths, (told, ordered), strict=True):
+        written(path, [json.dumps(row).encode() for row in rows])
+    run(Here(), tmp_path, [paths[0]], out="kept", keep=keep, clusters=True)
+    run(Here(), tmp_path, [paths[1]], out="expected", clusters=True)
+    expected = {verdict["observation"]: verdict for verdict in lines(tmp_path / "expected" / "verdicts.jsonl")}
+    found = lines(tmp_path / "kept" / "verdicts.jsonl")
+    assert [verdict["observation"] for verdict in found] == [verdict["observation"] for verdict in told]
+    assert found == [expected[verdict["observation"]] for verdict in told]
+    assert {verdict["verdict"] for verdict in found} == {"unique", "duplicate"}
+    clusters = [
+        [{page["url"] for page in row["pages"]} for row in lines(tmp_path / out / "clusters.jsonl")]
+        for out in ("kept", "expected")
+    ]
+    assert sorted(map(sorted, clusters[0])) == sorted(map(sorted, clusters[1]))
+    if keep == "longest":
+        assert not any(verdict["better"] for verdict in found)
+
+
+@pytest.mark.parametrize("given", ["lines", "pages in parquet", "signatures in parquet"])
+def test_a_field_to_keep_by_is_read_from_every_input(tmp_path, given):
+    ranks = [1, None, 3, 2]
+    rows = [{"url": f"http://x/{n}", "html": f"<p>{TEXT}</p>", "rank": rank} for n, rank in enumerate(ranks)]
+    path = tmp_path / "pages.parquet"
+    if given == "lines":
+        path = written(tmp_path / "pages.jsonl", [json.dumps(row).encode() for row in rows])
+    elif given == "pages in parquet":
+        pq.write_table(pa.table({"url": [row["url"] for row in rows], "html": [row["html"].encode() for row in rows],
+                                 "rank": ranks}), path)  # fmt: skip
+    else:
+        fingerprints(path, pa.array([5] * 4, pa.uint64()), url=[row["url"] for row in rows], rank=ranks)
+    options = {"k": 3} if given.startswith("sig") else {}
+    run(Here(), tmp_path, [path], keep="field:rank", **options)
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    assert [verdict["seq"] for verdict in found] == [None, None, 1, None]
+    assert {verdict["match"]["url"] for verdict in found if verdict["match"]} == {"http://x/2"}
+    with pytest.raises(InputError, match="--keep field:other: no page has a number in that field"):
+        run(Here(), tmp_path, [path], out="other", keep="field:other", **options)
+
+
+TEXT = "A page of some words about the weather, which is grey again and will stay so until the evening at least."
+
+
 def test_existing_pages_that_were_never_judged_count_as_they_are(batch, tmp_path):
     old = written(tmp_path / "old.jsonl", [*PAGES[:2], REJECTED[0], *PAGES[2:50]])
     new = written(tmp_path / "new.jsonl", PAGES[40:60])

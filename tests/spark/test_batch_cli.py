@@ -67,6 +67,13 @@ def test_a_size_that_is_none_is_refused(pages, tmp_path):
     assert "'lots' is no size for Java: write 512m or 8g" in done.output
 
 
+@pytest.mark.parametrize("keep", ["best", "field:", "field"])
+def test_what_cannot_be_kept_is_refused(pages, tmp_path, keep):
+    done = CliRunner().invoke(commands, ["batch", str(pages), "--out", str(tmp_path / "out"), "--keep", keep])
+    assert done.exit_code == 2
+    assert f"{keep!r} is none of oldest, longest, newest and field:NAME" in done.output
+
+
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 def test_what_is_not_installed_is_named(pages, tmp_path, missing):
     (tmp_path / missing).mkdir()

@@ -22,7 +22,7 @@ from simhash.index.interface import Record
 from worker.batch.columns import PAGES, Row, place, table_of
 from worker.batch.made import Made
 
-OF_A_RECORD = frozenset(PAGES.names) - {"source", "rejection"}
+OF_A_RECORD = frozenset(PAGES.names) - {"source", "rejection", "preference"}
 OF_A_BARE_SET = frozenset({"fingerprint"})
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from worker import compression
 from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
-from worker.batch.columns import PAGES, place, row_of_verdict, table_of
+from worker.batch.columns import PAGES, Row, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
+from worker.batch.preference import COLUMN, number_in, number_of
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.sources import Slice, footer, is_compressed
 from worker.batch.sources import Source as Input
@@ -32,6 +34,7 @@ from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer
 from worker.records.page import CONTENTS
+from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict, decode
 
 Rows = NDArray[np.int64]
@@ -86,13 +89,13 @@ def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     if part.source.kind == "verdicts":
-        return _verdicts(part, signing.label)
+        return _verdicts(part, signing)
     if part.source.kind == "tables":
         return _tables(part, signing)
     if part.source.kind == "parquet":
         names = set(footer(part.source.path).schema.to_arrow_schema().names)
         if "fingerprint" in names:
-            return _signatures(part, signing.label)
+            return _signatures(part, signing)
         if "url" in names and names & set(CONTENTS):
             return _pages_in_parquet(part, signing)
         raise InputError(f"has neither a column fingerprint nor url with one of {', '.join(CONTENTS)}")
@@ -148,7 +151,7 @@ def _columns_of(made: Made, names: Sequence[str], rows: Rows | None) -> pa.Table
 def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     opened = open_input(str(part.source.path), signing.recipe.limits.page, spool=False)
     own = (
-        (position, record)
+        (position, record, number_in(record.value, signing.field) if isinstance(record, RawRecord) else None)
         for position, record in enumerate(opened.records())
         if position // signing.run_records % part.last == part.first
     )
@@ -158,23 +161,39 @@ def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 
 def _pages_in_parquet(part: Slice, signing: Signing) -> Iterator[Block]:
-    groups = range(part.first, part.last)
-    for table in signed_pages(part.source, pages_in_parquet(part.source.path, groups), signing):
+    path, groups = part.source.path, range(part.first, part.last)
+    preferred = zip(pages_in_parquet(path, groups), _preferences(path, groups, signing.field), strict=False)
+    for table in signed_pages(part.source, ((*page, preference) for page, preference in preferred), signing):
         yield _whole(table, OF_A_PAGE)
+
+
+def _preferences(path: Path, groups: Sequence[int], field: str | None) -> Iterator[float | None]:
+    """The numbers in a column of these row groups, row by row; None for ever where there is no such column."""
+    with pq.ParquetFile(path) as file:
+        if field not in file.schema_arrow.names:
+            yield from repeat(None)
+        for batch in file.iter_batches(columns=[field], row_groups=groups):
+            yield from map(number_of, batch.column(0).to_pylist())
 
 
 # Verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(part: Slice, label: str) -> Iterator[Block]:
+def _verdicts(part: Slice, signing: Signing) -> Iterator[Block]:
     """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
     path = part.source.path
     with path.open("rb", buffering=0) as file, decompressed(file) as content:
         lines = _all_lines(content) if is_compressed(path) else _lines_in(content, part.first, part.last)
         while batch := list(islice(lines, VERDICT_ROWS)):
             number = part.source.number
-            rows = [row_of_verdict(place(number, offset), _verdict(line, offset, label)) for offset, line in batch]
-            yield _whole(table_of(rows), OF_A_VERDICT)
+            yield _whole(
+                table_of([_row(place(number, offset), offset, line, signing) for offset, line in batch]), OF_A_VERDICT
+            )
+
+
+def _row(at: int, offset: int, line: bytes, signing: Signing) -> Row:
+    told = row_of_verdict(at, _verdict(line, offset, signing.label))
+    return {**told, COLUMN: number_in(line, signing.field)}
 
 
 def _verdict(line: bytes, offset: int, label: str) -> Verdict:
@@ -209,7 +228,7 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
 # Signatures in Parquet -------------------------------------------------------------------------------------------
 
 
-def _signatures(part: Slice, label: str) -> Iterator[Block]:
+def _signatures(part: Slice, signing: Signing) -> Iterator[Block]:
     file = pq.ParquetFile(part.source.path)
     topic = topic_of_footer(part.source.path)
     position = rows_before(file, part.first)
@@ -219,9 +238,9 @@ def _signatures(part: Slice, label: str) -> Iterator[Block]:
         at = offsets + place(part.source.number, 0)
         if "profile" in names:
             for profile in pc.unique(file.read_row_group(group, ["profile"])["profile"]).to_pylist():
-                _check_profile(profile, label)
+                _check_profile(profile, signing.label)
         made_up = names if _all_have_fingerprints(file, group) else names | {"rejection"}
-        yield Block(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic))
+        yield Block(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic, signing.field))
         position += len(at)
 
 
@@ -243,10 +262,21 @@ class _RowGroup:
     at: Rows
     offsets: Rows
     topic: str
+    field: str | None
 
     def __call__(self, names: Sequence[str], rows: Rows | None) -> pa.Table:
         known = set(self.file.schema_arrow.names)
         wanted = {*names, *NEEDED} if set(names) - known else set(names)
         with _reading(self.source):
             read = self.file.read_row_group(self.group, sorted(wanted & known))
+            if COLUMN in names and self.field in known:
+                read = self._preferred(read.drop_columns([COLUMN]) if COLUMN in known else read)
             return _columns_of(Made(read, self.at, self.offsets, self.topic, self.source.name), names, rows)
+
+    def _preferred(self, read: pa.Table) -> pa.Table:
+        """With the column that pages are preferred by."""
+        column = self.file.read_row_group(self.group, [self.field])[self.field]
+        try:
+            return read.append_column(COLUMN, pc.cast(column, pa.float64()))
+        except pa.ArrowException as error:
+            raise InputError(f"column {self.field} of type {column.type} holds no numbers") from error

@@ -38,6 +38,7 @@ PAGES = pa.schema(
         ("observation", pa.binary()),
         ("source", SOURCE),
         ("rejection", pa.binary()),
+        ("preference", pa.float64()),
     ]
 )
 """`at` orders all rows: the number of the input, and the record's place in it (see `place`)."""

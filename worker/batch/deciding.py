@@ -1,9 +1,10 @@
 """The decision: from matches and pairs to one answer a page, the same as judging the pages one after another.
 
-A page is a duplicate of the oldest existing page that it matches; else of the oldest *survivor* among the new pages
-before it that it matches; else it is unique and a survivor itself. Connected components would be wrong: of A, B and C
-where A matches B and B matches C but A does not match C, the stream calls A and C unique. Pairs come sorted by their
-later group, so one pass decides, with a few bytes a page in memory, however many pairs there are.
+A page is a duplicate of the oldest existing page that it matches; else of the first *survivor* among the new pages
+before it, in the order of preference, that it matches; else it is unique and a survivor itself. Connected components
+would be wrong: of A, B and C where A matches B and B matches C but A does not match C, the stream calls A and C unique.
+Pairs come sorted by their later group, so one pass decides, with a few bytes a page in memory, however many pairs there
+are.
 """
 
 from __future__ import annotations

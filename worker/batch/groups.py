@@ -19,18 +19,19 @@ from numpy.typing import NDArray
 
 from simhash.index.interface import Relation
 from worker.batch.columns import byte_rows, numbers, signatures_of
+from worker.batch.preference import columns_for, in_order
 from worker.batch.signatures import Signatures, verifier_bytes
 
 Numbers = NDArray[np.int64]
-READ = ["at", "fingerprint", "verifier", "digest", "observation"]
+READ = ["fingerprint", "verifier", "digest", "observation"]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The new pages, numbered from 0 in input order, and their groups.
+    """The new pages, numbered from 0 in the order of preference (`preference`), and their groups.
 
     Attributes:
-        at: the pages' places, ascending, shape (pages,).
+        at: the pages' places, shape (pages,).
         group: each page's group, shape (pages,).
         first: each group's first page, shape (groups,).
         signatures: of the groups that have one: the first groups.
@@ -51,11 +52,12 @@ class Groups:
         return len(self.signatures)
 
 
-def load(parts: Iterable[Path], relation: Relation) -> Groups:
+def load(parts: Iterable[Path], relation: Relation, keep: str) -> Groups:
     """The pages in files of signed rows; rejected records are none."""
     pages = pc.is_null(pc.field("rejection"))
-    table = pa.concat_tables([pq.read_table(part, columns=READ, filters=pages) for part in parts])
-    table = table.take(pa.array(np.argsort(numbers(table["at"], np.int64), kind="stable")))
+    columns = [*READ, *columns_for(keep)]
+    table = pa.concat_tables([pq.read_table(part, columns=columns, filters=pages) for part in parts])
+    table = table.take(pa.array(in_order(table, keep)))
     has_gate = np.asarray(pc.is_valid(table["fingerprint"]))
     group = np.zeros(table.num_rows, np.int64)
     signed = np.flatnonzero(has_gate)

@@ -4,7 +4,7 @@ sign       every slice of the new pages becomes a file of signed rows
 group      the driver reads the signatures, and takes pages of one signature together
 scan       tables of the groups are broadcast, and every slice of the existing pages is looked up in them
 pair       ranges of the groups that may be unique are looked up among these themselves, for the oldest that match
-decide     greedy, in input order, from sorted pairs; what these are too few for is paired again
+decide     greedy, in order of preference, from sorted pairs; what these are too few for is paired again
 link       only for clusters: what is connected
 write      the signed rows once more, each with its verdict
 """
@@ -64,6 +64,7 @@ class Batch:
         relation_for: the relation; its design may depend on the number of groups where the relation itself does not.
         clusters: whether to report clusters, which takes pairs that the verdicts do not need.
         max_rejected: of existing records; None: any.
+        keep: which of the new pages that match each other.
     """
 
     new: Sequence[Input]
@@ -74,6 +75,7 @@ class Batch:
     relation_for: Relate
     clusters: bool = False
     max_rejected: int | None = None
+    keep: str = "oldest"
 
 
 def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
@@ -142,14 +144,15 @@ class _Run:
         summary.skipped = sum(done.skipped for done in signed)
         files = [part_file(self.scratch, "new", number) for number, _ in parts]
         with self._timed("grouping"):
-            groups = load(files, batch.relation_for(0))
+            groups = load(files, batch.relation_for(0), batch.keep)
         relation = batch.relation_for(groups.signed)
         existing = self._scanned(groups, relation)
         summary.existing = existing.pages
         self._check_existing(summary)
         kept = self._chosen(groups, relation, deciding.open_groups(groups, existing))
         clusters = Clusters(groups, existing, self._linked(groups, relation)) if batch.clusters else None
-        judgement = Judgement(batch.profile, deciding.decide(groups, existing, kept), existing)
+        decisions = deciding.decide(groups, existing, kept)
+        judgement = Judgement(batch.profile, decisions, existing, groups.at, files)
         with self._timed("writing"):
             self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
         summary.stage_seconds, summary.task_seconds = _rounded(self.seconds), _rounded(self.processor)
@@ -288,14 +291,14 @@ class _Run:
         results = Results(self.batch.out, self.scratch)
         total = len(judgement.decisions.seq)
         try:
-            for row, verdict, known in judgement.verdicts(rows_in_order(parts, files)):
+            for row, number, verdict, known in judgement.verdicts(rows_in_order(parts, files)):
                 if verdict is None:
                     said = msgspec.json.decode(row["rejection"])
                     summary.reject(said["stage"], said["message"])
                     results.rejection(row["rejection"])
                     continue
                 if clusters:
-                    clusters.add(summary.pages, verdict)
+                    clusters.add(number, verdict)
                 summary.count(verdict)
                 summary.duplicates_of_existing += known and verdict.match is not None
                 results.verdict(row, verdict)

@@ -11,6 +11,7 @@ from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import Batch, Relate, run_batch, scratch_in
+from worker.batch.preference import field_of
 from worker.batch.request import Request, Watch
 from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
@@ -55,11 +56,14 @@ def batch_of(request: Request) -> Batch:
         raise SettingsError(f"profile: a batch compares fingerprints of {BITS} bits, {profile.name} has {profile.bits}")
     relate = relation_for(settings, profile, request.k)
     verifier_bytes = (profile.verifier_bits + BAND_BITS * profile.bands) // 8
-    signing = Signing(recipe(settings, profile), settings.page_deadline, verifier_bytes)
+    field = field_of(request.keep)
+    signing = Signing(recipe(settings, profile), settings.page_deadline, verifier_bytes, field)
     new, existing = sources(request.new), sources(request.existing)
     if tables := [source.name for source in new if source.kind == "tables"]:
         raise InputError(f"{tables[0]} holds tables of what exists: give it with --against")
-    return Batch(new, existing, request.out, profile, signing, relate, request.clusters, request.max_rejected)
+    return Batch(
+        new, existing, request.out, profile, signing, relate, request.clusters, request.max_rejected, request.keep
+    )
 
 
 def relation_for(settings: Settings, profile: Profile, k: int | None) -> Relate:

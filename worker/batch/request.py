@@ -11,6 +11,9 @@ from pathlib import Path
 from worker.errors import InputError
 from worker.settings import Settings
 
+KEEP, FIELD = ("oldest", "longest", "newest"), "field:"
+"""Which of the pages that match each other can be kept, or `FIELD` and a name: see `worker.batch.preference`."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -24,6 +27,7 @@ class Request:
         k: compare fingerprints alone, within so many bits; None: as the profile says.
         clusters: whether to report clusters.
         max_rejected: how many existing records may be unreadable; None: any.
+        keep: which of the new pages that match each other.
 
     Raises:
         InputError: an input is given twice among the new ones.
@@ -38,6 +42,7 @@ class Request:
     k: int | None = None
     clusters: bool = False
     max_rejected: int | None = None
+    keep: str = KEEP[0]
 
     def __post_init__(self) -> None:
         for given in (self.new, self.existing):

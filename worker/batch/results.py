@@ -16,13 +16,14 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from simhash.index.interface import Duplicate, Record, Unique
 from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
-from worker.batch.deciding import NONE, Decisions, Existing
+from worker.batch.deciding import NONE, Decisions, Existing, Numbers
 from worker.batch.sources import Slice
 from worker.files.summary import Summary
 from worker.judging.judge import entry_of, verdict_of
@@ -87,33 +88,52 @@ def _rows(file: Path) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that turns rows into verdicts."""
+    """All that turns rows into verdicts.
+
+    Attributes:
+        at: of each page, by its number, where it stands in the inputs.
+        files: all signed rows.
+    """
 
     profile: Profile
     decisions: Decisions
     existing: Existing
+    at: Numbers
+    files: Sequence[Path]
 
-    def verdicts(self, rows: Iterator[Row]) -> Iterator[tuple[Row, Verdict | None, bool]]:
-        """Each row with its verdict, None for a rejected record; and whether it matches an existing page."""
-        wanted = set(np.unique(self.decisions.page).tolist()) - {NONE}
-        survivors: dict[int, Record] = {}
-        columns = (self.decisions.seq, self.decisions.page, self.decisions.row, self.decisions.distance)
-        answers = zip(*(column.tolist() for column in columns), strict=True)
-        number = 0
+    def verdicts(self, rows: Iterator[Row]) -> Iterator[tuple[Row, int, Verdict | None, bool]]:
+        """Each row, in the order of the inputs, with its page's number (`Groups`) and its verdict, None and NONE for a
+        rejected record; and whether it matches an existing page.
+        """
+        survivors = self._survivors()
+        numbers = iter(np.argsort(self.at).tolist())
+        decided = self.decisions
         for row in rows:
             if row["rejection"] is not None:
-                yield row, None, False
+                yield row, NONE, None, False
                 continue
-            seq, page, existing, distance = next(answers)
-            prepared = page_of(row)
-            if seq:
+            number = next(numbers)
+            if seq := int(decided.seq[number]):
                 decision: Unique | Duplicate = Unique(seq)
-                if number in wanted:
-                    survivors[number] = Record.of(entry_of(prepared, journalled=False), seq, 0)
             else:
-                decision = Duplicate(distance, survivors[page] if page != NONE else self._existing(existing))
-            yield row, verdict_of(prepared, decision, self.profile), existing != NONE
-            number += 1
+                page, existing = int(decided.page[number]), int(decided.row[number])
+                match = survivors[page] if page != NONE else self._existing(existing)
+                decision = Duplicate(int(decided.distance[number]), match)
+            known = bool(decided.row[number] != NONE)
+            yield row, number, verdict_of(page_of(row), decision, self.profile), known
+
+    def _survivors(self) -> dict[int, Record]:
+        """The new pages that others are duplicates of, by their numbers: they may come behind these."""
+        wanted = np.unique(self.decisions.page[self.decisions.page != NONE])
+        number_at = dict(zip(self.at[wanted].tolist(), wanted.tolist(), strict=True))
+        these = pc.field("at").isin(pa.array(self.at[wanted]))
+        found = {}
+        for file in self.files if len(wanted) else ():
+            for row in pq.read_table(file, filters=these).to_pylist():
+                number = number_at[row["at"]]
+                entry = entry_of(page_of(row), journalled=False)
+                found[number] = Record.of(entry, int(self.decisions.seq[number]), 0)
+        return found
 
     def _existing(self, row: int) -> Record:
         (told,) = self.existing.rows.slice(row, 1).to_pylist()

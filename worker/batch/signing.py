@@ -11,6 +11,7 @@ from itertools import islice
 import pyarrow as pa
 
 from worker.batch.columns import Row, place, row_of_page, table_of
+from worker.batch.preference import COLUMN
 from worker.batch.sources import Source
 from worker.files.inputs import Record
 from worker.files.outputs import rejection_line
@@ -23,8 +24,8 @@ AHEAD = 3
 """Batches under way: one is awaited while the others keep the child busy."""
 POLL_SECONDS = 0.2
 
-Numbered = tuple[int, Record]
-"""A record and its position in its input."""
+Numbered = tuple[int, Record, float | None]
+"""A record with its position in its input, and the number in the field that it is preferred by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,14 @@ class Signing:
     Attributes:
         deadline: seconds that a page may take.
         verifier_bytes: length of the profile's verifier with its band keys.
+        field: by which pages are preferred; None: by none.
         run_records: neighbouring records that one slice of a file takes before the next slice does.
     """
 
     recipe: Recipe
     deadline: float
     verifier_bytes: int
+    field: str | None = None
     run_records: int = 256
 
     @property
@@ -55,7 +58,7 @@ def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) 
     left = iter(records)
     while True:
         while len(under_way) < AHEAD and (batch := list(islice(left, BATCH_RECORDS))):
-            under_way.append((batch, pool.submit([r for _, r in batch if isinstance(r, RawRecord)])))
+            under_way.append((batch, pool.submit([r for _, r, _ in batch if isinstance(r, RawRecord)])))
         if not under_way:
             return
         batch, pending = under_way.popleft()
@@ -66,12 +69,12 @@ def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) 
 
 def _rows(source: Source, batch: list[Numbered], pending: Pending, signing: Signing) -> Iterator[Row]:
     outcomes = iter(pending.results())
-    for position, record in batch:
+    for position, record, preference in batch:
         at = place(source.number, position)
         raw = record if isinstance(record, RawRecord) else None
         outcome = record if isinstance(record, Rejected) else next(outcomes)
         if isinstance(outcome, Prepared):
-            yield row_of_page(at, outcome, signing.verifier_bytes)
+            yield {**row_of_page(at, outcome, signing.verifier_bytes), COLUMN: preference}
         else:
             yield {"at": at, "rejection": rejection_line(source.name, raw, outcome)}
 

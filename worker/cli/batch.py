@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from worker.batch.request import Request, Watch
+from worker.batch.request import FIELD, KEEP, Request, Watch
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
@@ -31,6 +31,12 @@ def _memory(_: click.Context, __: click.Parameter, value: str) -> str:
     """A size as Java writes it: what it says of others is not to be understood."""
     if not re.fullmatch(r"[1-9]\d*[kmgt]", value, re.IGNORECASE):
         raise click.BadParameter(f"{value!r} is no size for Java: write 512m or 8g")
+    return value
+
+
+def _keep(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value not in KEEP and not (value.startswith(FIELD) and value != FIELD):
+        raise click.BadParameter(f"{value!r} is none of {', '.join(KEEP)} and {FIELD}NAME")
     return value
 
 
@@ -58,6 +64,15 @@ def _memory(_: click.Context, __: click.Parameter, value: str) -> str:
     type=click.IntRange(0, 7),
     help="compare fingerprints alone, within K bits, without the profile's verifier  [default: as the profile says]",
 )
+@click.option(
+    "--keep",
+    callback=_keep,
+    default=KEEP[0],
+    metavar="|".join((*KEEP, f"{FIELD}NAME")),
+    show_default=True,
+    help="of NEW pages that match each other: the first; that with most words; that with the latest fetched_at; that "
+    "with the largest number in a field of the input",
+)
 @click.option("--clusters", is_flag=True, help="also write clusters.jsonl: what hangs together, directly or not")
 @click.option(
     "--max-rejected",
@@ -74,6 +89,7 @@ def batch(
     master: str | None,
     memory: str,
     k: int | None,
+    keep: str,
     clusters: bool,
     max_rejected: int | None,
     summary_json: Path | None,
@@ -90,10 +106,12 @@ def batch(
     \b
       simhash-dedup batch monday.jsonl.zst --out monday/
       simhash-dedup batch tuesday/*.warc.gz --against monday/verdicts.parquet --out tuesday/
+      simhash-dedup batch crawl/ --keep longest --out kept/
       simhash-dedup batch fingerprints.parquet --against archive/ --k 3 --out found/
       spark-submit --master spark://… deploy/spark/submit.py batch …   # see docs/batch.md
 
-    The verdicts are those of `simhash-dedup file` on the same inputs in the same order. Nothing is written unless all
+    The verdicts are those of `simhash-dedup file` on the same inputs in the same order (with --keep: in the order of
+    preference). Nothing is written unless all
     is done. Records of EXISTING that cannot be read are counted and kept in rejected.jsonl too; where none can, that is
     an error.
 
@@ -101,7 +119,7 @@ def batch(
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
-    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected)
+    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep)
     summary = _done(request, console)
     if summary_json:
         _write(summary_json, summary)
