@@ -1,6 +1,7 @@
 """An index made afresh from its verdicts gives the answers of the one that was lost."""
 
 import json
+import signal
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -20,7 +21,7 @@ from tests.backends import KINDS, Backend
 from tests.kafka.test_exactly_once import finish
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
-from tests.stream import Stream, closing_admin, json_page, texts, working
+from tests.stream import Stream, closing_admin, json_page, texts, until, working
 from worker.index.stores import connect
 from worker.rebuilding.build import Needs, Target, build
 from worker.rebuilding.collected import Collected
@@ -29,6 +30,7 @@ from worker.rebuilding.sources import Settled, Told
 from worker.records.verdict import Match, SourceFields, Verdict, hexadecimal
 from worker.settings import Settings
 
+WHOLE = Needs()
 RULE = relation(design("10"))
 PROFILE = "some/1"
 TAKEN_DOWN_MS = 1_000_000
@@ -79,7 +81,7 @@ def rebuilt(
     retention=None,
     on_record=lambda seq, last: None,
     source="",
-    needs=Needs.ALL,
+    needs=WHOLE,
 ):
     """The index called `name`, made from these."""
     spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
@@ -217,7 +219,7 @@ def test_what_was_taken_down_and_is_told_unique_again_is_stored(backend, name):
         name,
         [first, Told(structs_replaced(again.verdict, seq=2), 5), later],
         takedowns,
-        needs=Needs.NOTHING,
+        needs=None,
     )
     assert [record.seq for _, record in contents(index)] == [2, 7]
     assert [row.seq for row in collected.taken_down] == [1]
@@ -274,7 +276,7 @@ def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(b
 def test_verdicts_of_another_profile_are_left_out(backend, name, original):
     _, answered = original
     others = [Told(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]]
-    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]], needs=Needs.NOTHING)
+    again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]], needs=None)
     assert collected.counts.other_profile == 100
     assert again.documents() == sum(1 for each in answered[100:] if each.verdict.seq)
 
@@ -367,3 +369,41 @@ def test_topics_from_which_something_was_deleted_are_not_taken_for_all(kafka_ser
     assert "retention" not in stream.command("topics", "--dry-run", "--max-age", "2d").stdout
     assert "the index remembers for ever" in stream.command("topics", "--dry-run").stdout
     assert stream.command(*again, "--partial").returncode == 0
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_numbers_of_a_worker_that_was_killed_with_a_batch_under_way_are_no_lost_verdicts(
+    kafka_server, redis_server, name, batch
+):
+    """Two crawls judge by one index. What one was at has numbers that no verdict has, before the other's or between."""
+    outputs = {"verdict_topic": f"{name}.verdicts", "dead_letter_topic": f"{name}.dlq"}
+
+    def crawl(own, index):
+        shared = {"index_name": index} | outputs
+        return Stream(f"{name}{own}", kafka_server.bootstrap_servers, redis_server.url, settings=shared)
+
+    both = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    both.create()
+    pages = texts(60, Random(11))
+    for own, at in (("a", 0), ("b", 30)):
+        crawl(own, name).create()
+        crawl(own, name).send([json_page(n, pages[n]) for n in range(at, at + 30)])
+    killed = crawl("a", name).worker(stop_at=f"judged:{batch}")
+    with working(killed):
+        assert killed.wait()[0] == -signal.SIGKILL
+    other = crawl("b", name).worker()
+    with working(other):
+        until(lambda: len(both.committed()) == 30 + 16 * (batch - 1), "the other crawl's verdicts")
+        assert other.stop()[0] == 0
+    numbers = {json.loads(row.value)["seq"] for row in both.committed()}
+    assert set(range(1, max(filter(None, numbers)))) - numbers
+    done = crawl("b", f"{name}-2").command("rebuild")
+    assert done.returncode == 0, done.stderr
+    again = crawl("a", f"{name}-2").worker()
+    with working(again):
+        until(lambda: len(both.committed()) == 60, "verdicts of the pages that come again")
+        assert again.stop()[0] == 0
+    done = crawl("b", f"{name}-3").command("rebuild")
+    assert done.returncode == 0, done.stderr
+    client = redis.Redis.from_url(redis_server.url)
+    assert contents(existing_index(client, f"{name}-3")) == contents(existing_index(client, f"{name}-2"))

@@ -16,9 +16,10 @@ from tests.pages import entry
 from worker.errors import InputError
 from worker.rebuilding.collected import Collected, forgotten
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import in_file
+from worker.rebuilding.sources import Settled, in_file
 from worker.rebuilding.sources import taken_down as read_takedowns
 from worker.settings import load
+from worker.stream.kafka.replay import FOR_EVER_MS
 
 
 @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 6))
@@ -68,7 +69,27 @@ def test_numbers_that_no_verdict_has_are_missing_but_not_beside_what_is_forgotte
     with Sorted() as unique:
         for seq in reversed(seqs):
             unique.add(row_of(seq, inserted_ms=seq))
-        found = list(Collected(PROFILE, [], unique).missing(skipped, oldest_ms, from_first))
+        found = list(Collected(PROFILE, [], unique).missing(skipped, oldest_ms, from_first, FOR_EVER_MS))
+    assert [(each[0], each[-1]) for each in found] == missing
+
+
+@pytest.mark.parametrize(
+    ("whole_from_ms", "first_offsets", "missing"),
+    [
+        (0, [0, 0], []),  # nothing was ever deleted: they were never told
+        (0, [0, 7], [(1, 3)]),  # the topic was made anew, or workers began later: who knows
+        (6, [0, 0], [(1, 3), (6, 8)]),  # of what was written before 6, some is deleted
+        (5, [0, 0], [(1, 3)]),
+        (FOR_EVER_MS, [0, 0], [(1, 3), (6, 8)]),
+    ],
+)
+def test_numbers_that_were_never_told_are_not_missing(whole_from_ms, first_offsets, missing):
+    with Sorted() as unique:
+        collected = Collected(PROFILE, [], unique)
+        list(collected.add_all(Settled("pages", n, offset) for n, offset in enumerate(first_offsets)))
+        for seq in (4, 5, 9):
+            unique.add(row_of(seq, inserted_ms=seq))
+        found = list(collected.missing(0, 0, False, whole_from_ms))
     assert [(each[0], each[-1]) for each in found] == missing
 
 

@@ -18,7 +18,7 @@ from worker.index.stores import archive_of, configured_profile, opened_store, re
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down
+from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down, whole_from_ms
 from worker.settings import Settings
 from worker.stream.kafka.topics import kept_too_shortly
 
@@ -66,6 +66,7 @@ def rebuild(
     again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
     begun with others, is refused: use another --index-name. So are verdicts among which numbers are missing that
     neither max_age nor max_documents explains, and a topic of takedowns whose begin is gone, unless --partial is given.
+    Numbers that were never told are not missing: a worker was killed with a batch under way, and its pages come again.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2
@@ -74,10 +75,8 @@ def rebuild(
     settings = settings_of(config, flags)
     profile = configured_profile(settings)
     spec = spec_to_fill(settings, profile)
-    needs = Needs.NOTHING if of_a_part else _needed(settings, files)
     archive = archive_of(settings) if settings.archive is not None else None
     kept = retention(settings) if archive is None else Retention()
-    target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, needs)
     tell = teller()
     with Sorted() as unique:
         collected = Collected(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
@@ -90,6 +89,8 @@ def rebuild(
             raise SettingsError(
                 f"profile: no verdict is of {collected.profile}, the last is of {theirs}: --profile {theirs}"
             )
+        needs = None if of_a_part else _needed(settings, files)
+        target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, needs)
         with saying_what_is_next("the same command goes on where it was; no worker is let in before its end"):
             stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):
@@ -98,8 +99,10 @@ def rebuild(
 
 def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:
     """Which numbers must be there. A topic that keeps verdicts for max_age drops only what is forgotten anyway."""
-    dropped = settings.max_age is not None and not files and not kept_too_shortly(settings)
-    return Needs.FROM_THE_FIRST_THERE if dropped else Needs.ALL
+    if files:
+        return Needs()
+    dropped = settings.max_age is not None and not kept_too_shortly(settings)
+    return Needs(dropped, whole_from_ms(settings))
 
 
 def _source(settings: Settings, files: tuple[Path, ...]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from itertools import chain
 from pathlib import Path
 
@@ -21,14 +20,21 @@ from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
 from worker.errors import InputError
 from worker.index.ageing import begin
 from worker.rebuilding.collected import Collected, forgotten
+from worker.stream.kafka.replay import FOR_EVER_MS
 
 
-class Needs(Enum):
-    """Which numbers some verdict must have, of those that the index would remember."""
+@dataclass(frozen=True)
+class Needs:
+    """Which numbers some verdict must have, of those that the index would remember.
 
-    ALL = auto()
-    FROM_THE_FIRST_THERE = auto()
-    NOTHING = auto()
+    Attributes:
+        from_first: only those behind the first that is there.
+        whole_from_ms: none that was written from then on was deleted. What is missing there was never told: numbers of
+            batches that were under way when their worker was killed and the index lost. Their pages come again.
+    """
+
+    from_first: bool = False
+    whole_from_ms: int = FOR_EVER_MS
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Target:
         source: what the verdicts come from. A rebuild from something else, or with other retention, is another one: it
             must not go on where this was ended, for the pages before that are already chosen.
         archive: where the index's archive lies: what is in it stays there; None: it has none.
-        needs: refuse the verdicts where others are missing.
+        needs: refuse the verdicts where others are missing; None: make it of what there is.
     """
 
     opened: Callable[[IndexRow], Store]
@@ -48,7 +54,7 @@ class Target:
     retention: Retention
     source: str = ""
     archive: Path | None = None
-    needs: Needs = Needs.ALL
+    needs: Needs | None = Needs()
 
 
 def build(target: Target, collected: Collected, on_record: Callable[[int, int], None]) -> int:
@@ -84,17 +90,16 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     return store.release(generation)
 
 
-def _refuse_missing(needs: Needs, collected: Collected, skipped: int, oldest_ms: int) -> None:
-    if needs is Needs.NOTHING:
+def _refuse_missing(needs: Needs | None, collected: Collected, skipped: int, oldest_ms: int) -> None:
+    if needs is None:
         return
-    missing = list(collected.missing(skipped, oldest_ms, from_first=needs is Needs.FROM_THE_FIRST_THERE))
+    missing = list(collected.missing(skipped, oldest_ms, needs.from_first, needs.whole_from_ms))
     if missing:
         count, first = sum(map(len, missing)), missing[0]
         raise InputError(
             f"{count:,} of {collected.last_seq:,} numbers are in no verdict, the first {first[0]:,} to {first[-1]:,}: "
-            "verdicts were deleted (retention.ms of the topic), are elsewhere (files), or workers were killed with "
-            "batches under way (start them once more, and let them finish). Pages like the missing ones would be "
-            "unique a second time; --partial makes the index all the same"
+            "verdicts were deleted (retention.ms of the topic), or are elsewhere (files). Pages like the missing ones "
+            "would be unique a second time; --partial makes the index all the same"
         )
 
 

@@ -69,6 +69,7 @@ class Collected:
     last_seq: int = 0
     archived: int = 0
     taken_down: list[RecordRow] = field(default_factory=list)
+    _first_answered: dict[Partition, int] = field(default_factory=dict)
     _gone: dict[str, tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +104,7 @@ class Collected:
     def _answered(self, partition: Partition, offset: int) -> None:
         if not partition.topic.startswith("file:"):  # a file has no committed offsets
             self.marks[partition] = max(self.marks.get(partition, 0), offset + 1)
+            self._first_answered[partition] = min(self._first_answered.get(partition, offset), offset)
 
     def numbered(self) -> Iterator[tuple[RecordRow, bool]]:
         """The rows that were told, each number once, in rising order, and whether each was taken down.
@@ -116,22 +118,25 @@ class Collected:
             yield row, gone
         self.taken_down = taken_down
 
-    def missing(self, skipped: int, oldest_ms: int, from_first: bool) -> Iterator[range]:
+    def missing(self, skipped: int, oldest_ms: int, from_first: bool, whole_from_ms: int) -> Iterator[range]:
         """The stretches of numbers that no verdict has, between two rows that `kept` would take, and before the first.
 
         Beside a row that is forgotten already, what is missing may be forgotten too; and of the archive nothing is.
 
         Args:
             from_first: nothing is missing before the first row that there is.
+            whole_from_ms: behind a row that was written from then on nothing is missing; 0: nor before the first, if
+                the answers begin where the pages do. (Those of a topic that was made anew do not.)
         """
         remembered, last = not from_first, self.archived
+        in_doubt = whole_from_ms > 0 or any(self._first_answered.values())
         for place, (row, _) in enumerate(self.numbered()):
-            if row.seq <= self.archived:
-                continue
-            before, remembered = remembered, place >= skipped and row.inserted_ms >= oldest_ms
-            if before and remembered and row.seq > last + 1:
-                yield range(last + 1, row.seq)
-            last = row.seq
+            if row.seq > self.archived:
+                before, remembered = remembered, place >= skipped and row.inserted_ms >= oldest_ms
+                if before and remembered and in_doubt and row.seq > last + 1:
+                    yield range(last + 1, row.seq)
+                last = row.seq
+            in_doubt = row.inserted_ms < whole_from_ms
 
     def _renumbered(self) -> Iterator[tuple[RecordRow, bool]]:
         late: dict[str, RecordRow] = {}

@@ -16,7 +16,10 @@ from worker.errors import InputError
 from worker.records.dead_letter import read_letter
 from worker.records.verdict import Verdict, decode_told
 from worker.settings import Settings
-from worker.stream.kafka.replay import replayed
+from worker.stream.kafka.replay import kept_from_ms, replayed
+
+LATEST_MS = 3_600_000
+"""So long after its number was given a verdict is written at the latest, unless its worker was killed."""
 
 
 class Told(NamedTuple):
@@ -69,6 +72,18 @@ def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
         raise InputError(f"{path}: line {number} is no verdict: {error}") from error
     stamped = verdict.source.timestamp
     return Told(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
+
+
+def whole_from_ms(settings: Settings) -> int:
+    """From which time on the topic has all verdicts of the numbers that were given; 0: none was ever deleted from it.
+
+    To be asked when all was read: Kafka may delete meanwhile.
+
+    Raises:
+        BrokerError, BrokerUnreachable: the topic cannot be read.
+    """
+    first_ms = kept_from_ms(settings, settings.verdict_topic)
+    return first_ms and first_ms + LATEST_MS
 
 
 def taken_down(settings: Settings, files: Iterable[Path], whole: bool = True) -> list[Takedown]:

@@ -16,6 +16,7 @@ from worker.stream.kafka.topics import existing
 
 POLL_MS = 500
 AT_ONCE = 5000
+FOR_EVER_MS = 1 << 62
 
 
 def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Received]:
@@ -48,6 +49,27 @@ def record_at(settings: Settings, topic: str, partition: int, offset: int) -> Re
                 # The next one, where the place holds a transaction's marker or was aborted.
                 return _received(row) if row.offset == offset else None
         return None
+
+
+def kept_from_ms(settings: Settings, topic: str) -> int:
+    """When the first records were written that stand behind those that Kafka has deleted: the latest of all partitions.
+
+    0: nothing was ever deleted. `FOR_EVER_MS`: of a partition nothing is left. Raises as `replayed`.
+    """
+    with _reading(settings, topic) as (consumer, partitions):
+        begins = consumer.beginning_offsets([TopicPartition(topic, number) for number in range(partitions)])
+        return max((_first_ms(consumer, tp) for tp, offset in begins.items() if offset), default=0)
+
+
+def _first_ms(consumer: Any, tp: TopicPartition) -> int:
+    consumer.assign([tp])
+    consumer.seek_to_beginning(tp)
+    end = consumer.end_offsets([tp])[tp]
+    while consumer.position(tp) < end:
+        for row in consumer.poll(POLL_MS, max_records=1).get(tp, ()):
+            written: int = row.timestamp
+            return written
+    return FOR_EVER_MS
 
 
 @contextmanager
