@@ -18,7 +18,7 @@ from simhash.archive import Batch
 from simhash.index import Entry, Record
 from tests.batches import differing, file_mode, fingerprints, lines, near_values, run, tables, written
 from tests.conftest import SAMPLE
-from tests.stream import ROOT, json_page, texts
+from tests.stream import json_page, texts
 from tests.unit.test_warc import http, record
 from worker.batch import job
 from worker.batch.engine import Stopped, TaskFailed
@@ -30,17 +30,26 @@ from worker.settings import load
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
-CORPORA_VARIABLE = "TEST_CORPORA"
-CORPORA = Path(os.environ.get(CORPORA_VARIABLE) or ROOT.parent / "shared" / "corpora")
+CORPORA = os.environ.get("TEST_CORPORA")
+
+
+def crawled_again(page):
+    """The page; a copy of it at another address; and what a later crawl finds there: a paragraph changed."""
+    yield page
+    yield page | {"id": f"{page['id']}-copy", "url": f"{page['url']}?copy"}
+    html = page["html"].replace("</p>", " Seen by nine readers.</p>", 1)
+    yield page | {"id": f"{page['id']}-later", "url": f"{page['url']}?later", "html": html}
 
 
 @pytest.fixture(scope="module")
-def corpora():
-    """Real pages, where there are some."""
-    pages = sorted(CORPORA.glob("pages.jsonl*"))
-    if not pages:
-        pytest.skip(f"{CORPORA} has no pages.jsonl; {CORPORA_VARIABLE} may name a directory that has (CONTRIBUTING.md)")
-    return pages
+def corpora(tmp_path_factory):
+    """The pages of the directory that TEST_CORPORA names; or else the sample, and what crawls find of it again."""
+    if CORPORA:
+        return sorted(Path(CORPORA).glob("pages.jsonl*"))
+    sample = zstandard.ZstdDecompressor().stream_reader(SAMPLE.open("rb")).read().splitlines()
+    pages = [json.dumps(again).encode() for line in sample for again in crawled_again(json.loads(line))]
+    Random(3).shuffle(pages)
+    return [written(tmp_path_factory.mktemp("corpora") / "pages.jsonl", pages)]
 
 
 @pytest.fixture(scope="module")
