@@ -20,6 +20,7 @@ from worker.cli.terminal import plain
 from worker.errors import InputError
 from worker.files.summary import MOST_KINDS, OTHER, kind_of
 from worker.records.dead_letter import Letter, Place
+from worker.records.runs import runs
 from worker.settings import Settings
 from worker.stream.kafka.letters import all_letters, letter_at, sending, sent_back
 
@@ -320,7 +321,7 @@ def replay(
     with saying_what_is_next("the same command sends the rest") if execute else nullcontext(), sender as send:
         done = sent_back(settings)  # behind the beginning of `sending`: what others sent is in it
         found = _sorted_out(_read(settings, wanted), settings, done, again, refused)
-        for letters in _parts(found):
+        for letters in runs(found, lambda letter: len(letter.value or b""), BYTES_AT_ONCE, LETTERS_AT_ONCE):
             send(letters)
             for letter in letters:
                 sent.add(letter, reason(letter))
@@ -350,19 +351,6 @@ def _why_not(letter: Letter, settings: Settings, again: bool) -> str | None:
         where = f"{letter.topic}[{letter.partition}] offset {letter.offset}"
         return f"its {' and '.join(letter.lacks)} cannot be sent as it was: the record stood at {where}"
     return GONE_ROUND if letter.replays and not again else None
-
-
-def _parts(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
-    part: list[Letter] = []
-    size = 0
-    for letter in letters:
-        if part and (len(part) == LETTERS_AT_ONCE or size + len(letter.value or b"") > BYTES_AT_ONCE):
-            yield part
-            part, size = [], 0
-        part.append(letter)
-        size += len(letter.value or b"")
-    if part:
-        yield part
 
 
 def _replayed(sent: Groups, refused: Groups, execute: bool) -> Iterator[str]:

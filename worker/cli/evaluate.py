@@ -123,7 +123,7 @@ def evaluate(
     The files, one JSON object a line:
       pages    {"id": "1", "url": …, "html" | "text": …, "lang": "en"}
       pairs    {"a": "1", "b": "2", "jaccard": 0.87}     a pair not listed is below 0.5
-      wrong    {"profile": "default/3", "kind": "missed" | "false", "a": "1", "b": "2", "jaccard": 0.84 | null}
+      wrong    {"profile": "default/2", "kind": "missed" | "false", "a": "1", "b": "2", "jaccard": 0.84 | null}
       labels   {"a": "1", "b": "2", "label": "duplicate"}, or "different"
     Pairs of other pages are counted and left out; a pair that is said twice must be said alike.
 

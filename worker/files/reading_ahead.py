@@ -92,4 +92,4 @@ class Reader:
 
 
 def _size(record: Record) -> int:
-    return 0 if isinstance(record, Rejected) else len(record.value or b"")
+    return 0 if isinstance(record, Rejected) else record.size

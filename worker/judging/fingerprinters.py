@@ -25,6 +25,7 @@ from worker.judging.children import ChildLost, Children
 from worker.judging.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judging.judge import Prepared, Recipe, Rejected, prepare
 from worker.records.passing import RawRecord
+from worker.records.runs import runs
 
 CHUNK_PAGES = 32
 CHUNK_BYTES = 1 << 20
@@ -139,7 +140,9 @@ class Fingerprinters:
 
     def submit(self, records: Sequence[RawRecord]) -> Pending:
         """Begin to prepare `records`."""
-        return Pending(self, [self._part(chunk) for chunk in _chunks(records)])
+        return Pending(
+            self, [self._part(chunk) for chunk in runs(records, lambda record: record.size, CHUNK_BYTES, CHUNK_PAGES)]
+        )
 
     def retried(self, part: _Part) -> Iterator[_Part]:
         """The part itself unless it failed; else its pages one by one, or the rejection of a page already alone."""
@@ -170,16 +173,3 @@ class Fingerprinters:
         else:
             message = f"ended its process, twice: {error}"
         return Rejected(record.source, "extract", type(error).__name__, message, by_chance=True)
-
-
-def _chunks(records: Sequence[RawRecord]) -> Iterator[list[RawRecord]]:
-    chunk: list[RawRecord] = []
-    size = 0
-    for record in records:
-        if chunk and (len(chunk) == CHUNK_PAGES or size > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(record)
-        size += len(record.value or b"")
-    if chunk:
-        yield chunk

@@ -54,6 +54,11 @@ class RawRecord(NamedTuple):
     page: Page | None = None
     whole: Any = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of its value."""
+        return len(self.value or b"")
+
 
 class Received(NamedTuple):
     """A record of a topic, with its headers."""

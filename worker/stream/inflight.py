@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Batch:
     @cached_property
     def size(self) -> int:
         """Bytes of its records' values."""
-        return sum(len(each.record.value or b"") for each in self.received)
+        return sum(each.record.size for each in self.received)
 
     def items(self) -> list[Item]:
         """The records with their outcomes; only once `pending` is ready."""
@@ -50,20 +50,6 @@ class Batch:
     def held(self, partitions: Partitions) -> set[Partition]:
         """The partitions that have stayed ours since."""
         return {partition for partition, tenure in self.tenures.items() if partitions.holds(partition, tenure)}
-
-
-def by_bytes(received: Sequence[Received], limit: int) -> Iterator[list[Received]]:
-    """Runs of records of about `limit` bytes."""
-    run: list[Received] = []
-    size = 0
-    for each in received:
-        if run and size >= limit:
-            yield run
-            run, size = [], 0
-        run.append(each)
-        size += len(each.record.value or b"")
-    if run:
-        yield run
 
 
 def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Partition, int]:

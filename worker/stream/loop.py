@@ -39,9 +39,10 @@ from worker.judging.fingerprinters import Fingerprinters, Outcome
 from worker.judging.heap import give_memory_back
 from worker.judging.judge import Judged, Prepared, Rejected, judge
 from worker.records.passing import Outgoing, Source
+from worker.records.runs import runs
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff
-from worker.stream.inflight import Batch, Item, by_bytes, counts, first_offsets, partition_of
+from worker.stream.inflight import Batch, Item, counts, first_offsets, partition_of
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
 from worker.stream.outbox import Outbox
@@ -203,7 +204,7 @@ class Loop:
             self._parts.status.ready(assigned=True)
             self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
-        for received in by_bytes(polled.received, self._settings.batch_bytes):
+        for received in runs(polled.received, lambda each: each.record.size, self._settings.batch_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
             tenures = {p: self._partitions[p].tenure for p in {partition_of(each.record.source) for each in received}}
