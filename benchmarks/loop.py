@@ -8,6 +8,9 @@ and the broker, which compiles itself in its first minute, has passed a run of p
 "Alone" has the machine for itself, while the worker shares it with the broker, Redis and the consumer that counts its
 verdicts: what each takes of a processor for a page is printed too. Where their sum, less the child's, does not leave
 the child a core of its own, that is the limit of this machine and not of the loop.
+
+A stream of templates beside a plain one: in both three pages of ten are short, and made up; in one of them these show
+the words of a few templates in ever another order, so all pages of a template meet, and none is a duplicate of another.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from benchmarks.meter import Stopwatch, tree_cpu_seconds
 from benchmarks.report import Ratio, Report
-from benchmarks.samples import page_values, raw_records, read_pages
+from benchmarks.samples import page_values, raw_records, read_pages, with_templates
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
 from worker.index.stores import configured_profile
@@ -40,6 +43,10 @@ ROOT = Path(__file__).parents[1]
 STARTED = 0.1
 """Share of the pages after which a run counts as warm."""
 PATIENCE_SECONDS = 600.0
+TEMPLATES, TEMPLATE_SHARE = 16, 0.3
+ALONE, KAFKA, FILES = "fingerprinting alone", "through Kafka", "through files"
+SHORT = f"{KAFKA}, {TEMPLATE_SHARE:.0%} short pages"
+SHORT_TEMPLATES = f"{SHORT} of {TEMPLATES} templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +74,31 @@ def run(report: Report, sizes: Sizes, directory: Path, sample: Path) -> None:
     report.heading("loop: Kafka and files against fingerprinting alone")
     repeated = f", the sample's {len(pages):,} over and over under changed URLs" if sizes.pages > len(pages) else ""
     report.progress(f"{sizes.pages:,} pages a run{repeated}")
-    alone: list[Run] = []
-    kafka: list[Run] = []
-    files: list[Run] = []
+    runs: dict[str, list[Run]] = {ALONE: [], KAFKA: [], SHORT: [], SHORT_TEMPLATES: [], FILES: []}
+    short = list(with_templates(pages, sizes.pages, TEMPLATE_SHARE, sizes.pages))
+    templates = list(with_templates(pages, TEMPLATES, TEMPLATE_SHARE, sizes.pages))
     with _servers(directory) as (broker, store):
         _through_kafka(pages, max(sizes.pages // 3, 1), broker, store, "warm")
         for number in range(sizes.runs):
-            alone.append(_alone(pages, sizes.pages))
-            kafka.append(_through_kafka(pages, sizes.pages, broker, store, str(number)))
-            alone.append(_alone(pages, sizes.pages))
-            files.append(_through_files(pages, sizes.pages, directory))
-    _report(report, alone, kafka, files)
+            runs[ALONE].append(_alone(pages, sizes.pages))
+            runs[KAFKA].append(_through_kafka(pages, sizes.pages, broker, store, str(number)))
+            runs[SHORT].append(_through_kafka(short, sizes.pages, broker, store, f"short{number}"))
+            runs[ALONE].append(_alone(pages, sizes.pages))
+            runs[SHORT_TEMPLATES].append(_through_kafka(templates, sizes.pages, broker, store, f"templates{number}"))
+            runs[FILES].append(_through_files(pages, sizes.pages, directory))
+    _report(report, runs)
 
 
-def _report(report: Report, alone: Sequence[Run], kafka: Sequence[Run], files: Sequence[Run]) -> None:
+def _report(report: Report, measured: Mapping[str, Sequence[Run]]) -> None:
     rates = {}
-    for label, runs in (("fingerprinting alone", alone), ("through Kafka", kafka), ("through files", files)):
+    for label, runs in measured.items():
         rates[label] = report.figure(NAME, label, "pages/s", [r.rate for r in runs])
         for who in runs[0].cpu:
             report.figure(NAME, f"{label}: {who}", "us/page", [r.cpu[who] for r in runs], "processor time")
-    for label in ("through Kafka", "through files"):
-        share = rates[label] / rates["fingerprinting alone"]
-        report.ratio(Ratio(NAME, f"{label}, of fingerprinting alone", share, "%", ">=", 0.8))
+    for label in (KAFKA, FILES):
+        report.ratio(Ratio(NAME, f"{label}, of {ALONE}", rates[label] / rates[ALONE], "%", ">=", 0.8))
+    share = rates[SHORT_TEMPLATES] / rates[SHORT]
+    report.ratio(Ratio(NAME, f"{SHORT_TEMPLATES}, of as many without templates", share, "%", ">=", 0.5))
 
 
 def _alone(pages: list[dict[str, str]], count: int) -> Run:

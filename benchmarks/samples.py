@@ -35,6 +35,19 @@ def page_values(pages: list[dict[str, str]], count: int) -> Iterator[tuple[bytes
         yield url.encode(), json.dumps(page | {"url": url}, ensure_ascii=False).encode()
 
 
+def with_templates(pages: list[dict[str, str]], templates: int, share: float, count: int) -> Iterator[dict[str, str]]:
+    """`count` pages, of which a share is replaced by pages of templates: a template has 29 words, and each of its pages
+    shows them in an order of its own."""
+    random = Random(29)
+    words = [[_word(random) for _ in range(29)] for _ in range(templates)]
+    for number, page in enumerate(islice(cycle(pages), count)):
+        if random.random() < share:
+            text = " ".join(random.sample(own := random.choice(words), len(own)))
+            yield {"url": f"https://templates.example/{number}", "html": f"<html><body><p>{text}</p></body></html>"}
+        else:
+            yield page | {"url": f"{page['url']}?again={number}"}
+
+
 def raw_records(pages: list[dict[str, str]], count: int) -> list[RawRecord]:
     """The same as a consumer would get them from one partition."""
     values = page_values(pages, count)
