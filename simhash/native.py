@@ -22,7 +22,7 @@ from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
 from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 4
+INTERFACE = 5
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -97,6 +97,9 @@ class PageReader(Protocol):
 
     def read(self, html: str) -> tuple[str, str, str, str, str] | None:
         """The fields of an `Extracted`; None of a page with a lone surrogate."""
+
+    def metadata(self, html: str) -> tuple[str, str, str] | None:
+        """Its language, canonical URL and robots, as there; None of a page with a lone surrogate."""
 
     def scores(self, html: str) -> list[int]:
         """Of each block what the decision says, for tests."""

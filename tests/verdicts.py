@@ -67,6 +67,7 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
             "similarity": round(similarity, 3),
             "containment": None if share is None or record.features is None else round(share, 3),
             "features": record.features,
+            "is_canonical": None,
         }
     return {
         "url": page.url,
@@ -83,6 +84,9 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
         "observation": page.observation.hex(),
         "source": {"topic": "pages", "partition": 0, "offset": page.position.offset, "timestamp": None},
         "better": better,
+        "canonical": None,
+        "language": None,
+        "robots": None,
     }
 
 

@@ -138,6 +138,7 @@ pub struct Reader<'a> {
     linked: String,
     links: i32,
     is_broken: bool,
+    is_asked_for_metadata: bool,
     named: Map<&'a str, (u64, u32)>,
     wordings: Map<String, u32>,
     alike: Map<(u32, u32), u32>,
@@ -321,6 +322,7 @@ impl<'a> Reader<'a> {
             linked: String::new(),
             links: 0,
             is_broken: false,
+            is_asked_for_metadata: false,
             named: Map::default(),
             wordings: Map::default(),
             alike: Map::default(),
@@ -354,6 +356,13 @@ impl<'a> Reader<'a> {
         }
         self.blocks.ends[0] = self.blocks.texts.len() as u32;
         self.blocks
+    }
+
+    /// What the page says of itself, but for its title: the same tags, and nothing is made of what is between them.
+    pub fn metadata_alone(mut self) -> Blocks {
+        self.is_asked_for_metadata = true;
+        self.skipping = usize::MAX;
+        self.read()
     }
 
     fn text(&mut self, part: Range<usize>) {
@@ -399,6 +408,7 @@ impl<'a> Reader<'a> {
         let role = if end < self.bytes.len() { self.vocabulary.role(name) } else { None };
         match role {
             None => {}
+            Some(Role::Element(_)) if self.is_asked_for_metadata => {}
             Some(Role::Element(name)) => {
                 self.flush();
                 if is_end {

@@ -85,6 +85,13 @@ impl MainText {
         Some(py.detach(|| self.found(html)))
     }
 
+    /// What a page says of itself alone: language, canonical URL, robots; None of one with a lone surrogate.
+    fn metadata(&self, py: Python<'_>, html: &Bound<'_, PyString>) -> Option<(String, String, String)> {
+        let html = html.to_str().ok()?;
+        let blocks = py.detach(|| Reader::new(&self.vocabulary, html).metadata_alone());
+        Some((blocks.language, blocks.canonical, blocks.robots))
+    }
+
     /// Its blocks' scores: for tests, which look closer at where two paths part.
     fn scores(&self, html: &str) -> Vec<i64> {
         self.scores_of(&Reader::new(&self.vocabulary, html).read())

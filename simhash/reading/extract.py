@@ -120,13 +120,16 @@ def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits
     """
     require_extractor(extractor)
     _refuse_surrogates(html)
-    if extractor not in _WITHOUT_TREE:
+    html, has_tree = html.replace("\0", ""), extractor not in _WITHOUT_TREE
+    if has_tree:
         check_markup(html, limits)
     try:
-        found = EXTRACTORS[extractor](html.replace("\0", ""))
+        found = EXTRACTORS[extractor](html)
     except HTMLParserException as error:
         # Any text at all is HTML; the parser gives up only when it gets no more memory, and does not say so.
         raise MemoryError(f"{extractor}: {error}") from error
+    if has_tree:
+        found = Extracted(found.text, found.title, *main_text.metadata(html))
     return Extracted(*(_LONE_SURROGATE.sub("\ufffd", part).replace("\0", "") for part in found))
 
 

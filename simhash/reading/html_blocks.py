@@ -305,8 +305,8 @@ class _Reader:
                 self._start(named, attributes)
             elif raw:
                 self._shown(text)
-            elif tag == PAGE:
-                self._metadata(tag, attributes)
+            else:
+                self.say(tag, attributes)
         while len(self._stack) > 1:
             self._pop()
         self.blocks.ends[0] = len(self.blocks.texts)
@@ -314,9 +314,8 @@ class _Reader:
 
     def _passed(self, tag: str, attributes: str, text: str) -> None:
         """A tag that ends no block."""
-        if tag in METADATA:
-            self._metadata(tag, attributes)
-        elif text and tag == "title" and not self._skipping and not self.blocks.title:
+        self.say(tag, attributes)
+        if text and tag == "title" and not self._skipping and not self.blocks.title:
             self.blocks.title = plain(text[:METADATA_CHARACTERS])[:TITLE_CHARACTERS]
 
     def _text(self, chunks: list[str], broken: bool) -> None:
@@ -364,7 +363,10 @@ class _Reader:
         if not self._skipping and (shown := " ".join(text.split())):
             self._add(shown, "", 0, False)
 
-    def _metadata(self, tag: str, attributes: str) -> None:
+    def say(self, tag: str, attributes: str) -> None:
+        """Note what a tag says of the page, if it is one that does."""
+        if tag not in METADATA and tag != PAGE:
+            return
         blocks, values = self.blocks, _values(attributes[:METADATA_CHARACTERS])
         if tag == PAGE:
             blocks.language = blocks.language or plain(values.get("lang", ""))
@@ -424,6 +426,14 @@ class _Reader:
 
 
 _PASSED = frozenset((*METADATA, *(set(RAW) - set(SHOWN))))
+
+
+def read_metadata(html: str) -> Blocks:
+    """What a page says of itself, but for its title, and no blocks: for those that read its text another way."""
+    reader = _Reader({})
+    for _, _, block, _, _, attributes, _ in _tokens(html):
+        reader.say(block.lower(), attributes)
+    return reader.blocks
 
 
 def _tokens(html: str) -> Iterable[tuple[str, ...]]:

@@ -34,6 +34,7 @@ from simhash.reading.html_blocks import (
     WINDOWS_1252,
     Blocks,
     read_blocks,
+    read_metadata,
 )
 from simhash.reading.html_words import word_bits
 
@@ -100,6 +101,19 @@ def read_in_python(html: str) -> Extracted:
     """The same without the native kernel."""
     blocks = read_blocks(html, words())
     return Extracted(text_of(blocks, weights()), blocks.title, blocks.language, blocks.canonical, blocks.robots)
+
+
+def metadata(html: str) -> tuple[str, str, str]:
+    """Language, canonical URL and robots as `read` finds them, without the rest."""
+    kernel = _kernel()
+    found = kernel.metadata(html) if kernel else None
+    return metadata_in_python(html) if found is None else found
+
+
+def metadata_in_python(html: str) -> tuple[str, str, str]:
+    """The same without the native kernel."""
+    said = read_metadata(html)
+    return said.language, said.canonical, said.robots
 
 
 @cache

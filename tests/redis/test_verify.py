@@ -202,6 +202,16 @@ def turn_same_url(told):
     match["same_url"] = not match["same_url"]
 
 
+def deny_the_canonical_url(told):
+    verdict = near(told)[2]
+    verdict["canonical"] = verdict["match"]["url"].replace("http://", "HTTP://") + "#top"
+    verdict["match"]["is_canonical"] = False
+
+
+def claim_a_canonical_url(told):
+    near(told)[2]["match"]["is_canonical"] = True
+
+
 def first_of(told, wanted):
     return next(v for v in near(told) if v["match"]["kind"] == "near" and wanted(v))
 
@@ -263,6 +273,8 @@ DOCTORED = [
     (call_a_short_duplicate_unique, "two unique pages match"),
     (turn_a_kind, "wrong kind"),
     (turn_same_url, "wrong same_url"),
+    (deny_the_canonical_url, "wrong is_canonical"),
+    (claim_a_canonical_url, "wrong is_canonical"),
     (change_a_similarity, "wrong similarity"),
     (change_a_length, "wrong length"),
     (change_a_containment, "wrong containment"),

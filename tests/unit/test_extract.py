@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
 from simhash.errors import PageError, ProfileError
-from simhash.reading.extract import EXTRACTORS, extract_text
+from simhash.reading.extract import EXTRACTORS, extract, extract_text
 from simhash.reading.markup import MarkupLimits
 
 ARTICLE = (
@@ -129,3 +129,19 @@ def test_any_text_gives_clean_text(html: str) -> None:
     text = extract_text(html)
     assert "\0" not in text
     text.encode("utf-8")
+
+
+SAYS = """<!doctype html><!-- <link rel=canonical href=/no> --><HTML LANG=pt-BR><head><title>T</title>
+<script>"<link rel=canonical href=/no>"</script><META NAME=robots CONTENT="noindex,&#32;NoFollow"><svg>
+<link rel=canonical href="/a?b&amp;c\0"></svg></head>
+<body><a href="/no">x</a><link rel=canonical href=/late><p>Text.</p>"""
+
+
+@pytest.mark.parametrize("name", [name for name in INSTALLED if name != "none"])
+def test_a_page_says_the_same_of_itself_whoever_takes_its_text(name: str) -> None:
+    assert extract(SAYS, name)[2:] == ("pt-BR", "/a?b&c", "noindex, NoFollow")
+    assert extract("<p>Nothing.", name)[2:] == ("", "", "")
+
+
+def test_a_text_says_nothing_of_itself() -> None:
+    assert extract(SAYS.replace("\0", ""), "none")[1:] == ("", "", "", "")

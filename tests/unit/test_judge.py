@@ -11,6 +11,7 @@ from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT, profile
 from worker.judging.judge import Prepared, Recipe, Rejected, entry_of, judge, match_of, prepare
+from worker.records.hints import NO_HINTS
 from worker.records.page import Limits
 from worker.records.passing import Page, RawRecord, Source
 
@@ -188,8 +189,30 @@ def test_of_a_match_whose_length_nobody_knows_it_is_not_told(index):
     assert (near.match.features, near.match.containment, near.better) == (None, None, None)
 
 
+def says(number, head, text=WORDS):
+    return prepared(number, html=f"<html lang=en-GB><head>{head}</head><body><p>{' '.join(text)}")
+
+
+def test_a_page_says_its_canonical_url_and_its_verdict_whether_the_match_has_it(index):
+    link = "<link rel=canonical href=/1>"
+    first, same, other, silent = verdicts(
+        index, says(1, link), says(2, link), says(3, "<link rel=canonical href=//y/1>"), says(4, "")
+    )
+    assert (first.canonical, first.match, first.language, first.robots) == ("http://x/1", None, "en-GB", None)
+    assert (same.canonical, same.match.is_canonical) == ("http://x/1", True)
+    assert (other.canonical, other.match.is_canonical) == ("http://y/1", False)
+    assert (silent.canonical, silent.match.is_canonical) == (None, None)
+
+
+def test_a_text_says_nothing_of_itself_whatever_stands_in_it(index):
+    (found,) = verdicts(index, prepared(1, text='<html lang=en><link rel="canonical" href="/1">'))
+    assert (found.canonical, found.language, found.robots) == (None, None, None)
+
+
 def test_a_profile_without_a_sketch_tells_no_similarity(index):
     signature = SimpleNamespace(features=9, digest="text:1", verifier=1)
     record = Record(1, 0, b"", 1, "text:0", "http://x/", None, None, 9)
-    match = match_of(SimpleNamespace(url="no host", signature=signature), Duplicate(3, record), profile("segmented"))
+    match = match_of(
+        SimpleNamespace(url="no host", signature=signature, hints=NO_HINTS), Duplicate(3, record), profile("segmented")
+    )
     assert (match.similarity, match.containment, match.same_host) == (None, None, False)

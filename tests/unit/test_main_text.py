@@ -35,6 +35,7 @@ def both(html: str) -> Extracted:
     found = main_text.read_in_python(html)
     assert native.absence() is None
     assert main_text.read(html) == found
+    assert main_text.metadata(html) == main_text.metadata_in_python(html) == found[2:]
     return found
 
 

@@ -12,8 +12,9 @@ from simhash import MemoryIndex
 from simhash.signature.profiles import DEFAULT
 from tests.texts import PAGES, STORIES
 from worker.judging.judge import judge, prepare
+from worker.records.hints import host_of
 from worker.records.passing import RawRecord, Source
-from worker.records.verdict import encode, host_of
+from worker.records.verdict import encode
 from worker.reporting.collected import Collected
 from worker.reporting.pairs import names_of, shown
 from worker.settings import Settings

@@ -42,6 +42,8 @@ def records():
     values += [
         b'{"url": "https://short.example/", "text": "a few words"}',
         b'{"url": "https://e.example/", "html": ""}',
+        b'{"url": "https://e.example/1", "html": "<html lang=en><meta name=robots content=NoIndex>"}',
+        b'{"url": "https://e.example/2", "html": "<link rel=canonical href=/>"}',
     ]
     values += [b"no page", b'{"url": "https://a.example/"}']
     return [RawRecord(Source("pages", 0, number, 17), None, value) for number, value in enumerate(values)]

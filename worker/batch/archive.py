@@ -21,8 +21,9 @@ from simhash.archive.lookup.opened import verifier_bytes
 from simhash.index.interface import Record
 from worker.batch.columns import PAGES, Row, place, table_of
 from worker.batch.made import Made
+from worker.records.hints import Hints
 
-OF_A_RECORD = frozenset(PAGES.names) - {"source", "rejection", "preference"}
+OF_A_RECORD = frozenset(PAGES.names) - {"source", "rejection", "preference", *Hints._fields}
 OF_A_BARE_SET = frozenset({"fingerprint"})
 
 

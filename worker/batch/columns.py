@@ -18,6 +18,7 @@ from simhash.index.interface import Relation
 from simhash.signature.profiles import Signature
 from worker.batch.signatures import Signatures, of_columns
 from worker.judging.judge import Prepared, StageSeconds
+from worker.records.hints import Hints
 from worker.records.passing import Source
 from worker.records.verdict import Verdict
 
@@ -37,6 +38,9 @@ PAGES = pa.schema(
         ("fetched_at", pa.string()),
         ("observation", pa.binary()),
         ("source", SOURCE),
+        ("canonical", pa.string()),
+        ("language", pa.string()),
+        ("robots", pa.string()),
         ("rejection", pa.binary()),
         ("preference", pa.float64()),
     ]
@@ -73,6 +77,7 @@ def row_of_page(at: int, page: Prepared, verifier_bytes: int) -> Row:
         "fetched_at": page.fetched_at,
         "observation": page.observation,
         "source": page.source._asdict(),
+        **page.hints._asdict(),
     }
 
 
@@ -91,6 +96,7 @@ def row_of_verdict(at: int, verdict: Verdict) -> Row:
         "fetched_at": verdict.fetched_at,
         "observation": bytes.fromhex(verdict.observation),
         "source": {f: getattr(source, f) for f in source.__struct_fields__},
+        **{name: getattr(verdict, name) for name in Hints._fields},
     }
 
 
@@ -101,7 +107,9 @@ def page_of(row: Row) -> Prepared:
         row["fingerprint"], None if verifier is None else int.from_bytes(verifier), row["digest"], row["features"]
     )
     source = Source(**row["source"])
-    return Prepared(source, row["observation"], row["url"], row["id"], row["fetched_at"], signature, NO_SECONDS)
+    names = (row["url"], row["id"], row["fetched_at"])
+    hints = Hints(*(row[name] for name in Hints._fields))
+    return Prepared(source, row["observation"], *names, signature, NO_SECONDS, hints)
 
 
 def signatures_of(table: pa.Table, relation: Relation) -> Signatures:

@@ -44,6 +44,7 @@ MATCH = pa.struct(
         ("similarity", pa.float64()),
         ("containment", pa.float64()),
         ("features", pa.int64()),
+        ("is_canonical", pa.bool_()),
     ]
 )
 _OWN_TYPES = {"verdict": pa.string(), "match": MATCH, "profile": pa.string(), "better": pa.bool_()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from worker.errors import TooFewJudged
+from worker.records.hints import host_of
 from worker.records.verdict import Verdict
 
 EXAMPLES = 3
@@ -31,14 +31,6 @@ class Reason:
 
     count: int
     example: str
-
-
-def _host(url: str) -> str:
-    """The host that a URL names; empty where there is none in it."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 @dataclass
@@ -106,7 +98,7 @@ class Summary:
         return sorted(self.hosts.items(), key=lambda item: (-item[1], item[0]))[:HOSTS_TOLD]
 
     def _count_host(self, url: str) -> None:
-        if host := _host(url):
+        if host := host_of(url):
             self.hosts[host] += 1
             if len(self.hosts) > MOST_HOSTS:
                 self.hosts = Counter(dict(self.hosts.most_common(MOST_HOSTS // 2)))

@@ -22,9 +22,10 @@ from simhash.reading.extracted import Extracted
 from simhash.relation.overlap import contained, is_longer
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
+from worker.records.hints import NO_HINTS, Hints, hints_of, host_of, is_same_address
 from worker.records.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records.passing import Page, RawRecord, Source
-from worker.records.verdict import Match, Verdict, hexadecimal, host_of, source_fields
+from worker.records.verdict import Match, Verdict, hexadecimal, source_fields
 
 
 class Recipe(NamedTuple):
@@ -53,6 +54,7 @@ class Prepared(NamedTuple):
     fetched_at: str | None
     signature: Signature
     seconds: StageSeconds
+    hints: Hints = NO_HINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,11 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     extracted = time.perf_counter()
     check_marks(content.text)
     signature = profile.signature(content.text, page.raw, content.title)
+    hints = hints_of(content, page.url)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
     value = record.value if record.value is not None else page.raw
     own = observation(record.source, record.key, value)
-    return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds)
+    return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds, hints)
 
 
 def _page(record: RawRecord, recipe: Recipe) -> Page:
@@ -191,12 +194,15 @@ def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -
         observation=page.observation.hex(),
         source=source_fields(page.source),
         better=_is_better(page, match),
+        canonical=page.hints.canonical,
+        language=page.hints.language,
+        robots=page.hints.robots,
     )
 
 
 def match_of(page: Prepared, decision: Duplicate, profile: Profile) -> Match:
     """What a verdict tells of the page that a duplicate matches."""
-    record, signature = decision.match, page.signature
+    record, signature, canonical = decision.match, page.signature, page.hints.canonical
     exact, host = record.has_text_of(signature.digest), host_of(page.url)
     similarity = 1.0 if exact else profile.similarity(signature.verifier, record.verifier)
     return Match(
@@ -211,6 +217,7 @@ def match_of(page: Prepared, decision: Duplicate, profile: Profile) -> Match:
         similarity=_told(similarity),
         containment=1.0 if exact else _told(_contained(similarity, signature.features, record.features)),
         features=record.features,
+        is_canonical=None if canonical is None else is_same_address(record.url, canonical),
     )
 
 

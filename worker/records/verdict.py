@@ -7,7 +7,6 @@ byte; and it holds all that a rebuild of the index needs (hence `observation`, `
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +26,7 @@ class Match(msgspec.Struct, frozen=True):
             profile has no sketch.
         containment: the share of the duplicate that the match has too, by that and both numbers of features.
         features: the match's, to within 3.5 %; None: it was stored before that was kept.
+        is_canonical: the match is what the duplicate says is its canonical URL; None: it says nothing.
     """
 
     url: str
@@ -40,6 +40,7 @@ class Match(msgspec.Struct, frozen=True):
     similarity: float | None = None
     containment: float | None = None
     features: int | None = None
+    is_canonical: bool | None = None
 
 
 class SourceFields(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class Verdict(msgspec.Struct, frozen=True):
     Attributes:
         better: a near-duplicate that is longer than its match: it may hold what that does not. None: it matches
             nothing, or the match's length is not known.
+        canonical, language, robots: see `Hints`.
     """
 
     url: str
@@ -73,6 +75,9 @@ class Verdict(msgspec.Struct, frozen=True):
     observation: str
     source: SourceFields
     better: bool | None = None
+    canonical: str | None = None
+    language: str | None = None
+    robots: str | None = None
 
 
 class _ToldFrom(SourceFields, frozen=True):
@@ -126,14 +131,6 @@ def decode_told(data: bytes) -> Verdict:
         msgspec.DecodeError: it is none.
     """
     return _told.decode(data)
-
-
-def host_of(url: str) -> str | None:
-    """The host of a URL; None: it has none."""
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
 
 
 def source_fields(source: Source) -> SourceFields:

@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from worker.records.verdict import Verdict, host_of
+from worker.records.hints import host_of
+from worker.records.verdict import Verdict
 
 STEPS = 20
 """Bars of the histogram of similarities: .05 each."""

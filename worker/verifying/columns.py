@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.verifying.told import Record, Stored, Told
+from worker.verifying.told import Record, Stored, Told, is_wrong_of_canonical
 
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
@@ -71,6 +71,7 @@ class Verdicts:
         distance, exact, same_url: what a duplicate says; of unique pages 0 and false.
         features: how many a page has; match_features: those of its match, as a duplicate says.
         similarity, containment: in thousandths; better: 0 or 1. As match_features, UNTOLD where a verdict says nothing.
+        miscalled: whether it is wrong of its match being its canonical URL.
         written_ms: when the verdict was written; 0: nobody knows.
         profiles: names of all profiles, the first the first that was met; profile: an index into it.
     """
@@ -98,6 +99,7 @@ class Verdicts:
     similarity: Numbers
     containment: Numbers
     better: Numbers
+    miscalled: Flags
     written_ms: Numbers
     profile: Numbers
     profiles: Sequence[str]
@@ -216,6 +218,7 @@ class VerdictColumns:
             _thousandths(match.similarity if match else None),
             _thousandths(match.containment if match else None),
             UNTOLD if told.better is None else told.better,
+            is_wrong_of_canonical(told),
             written_ms,
             self._profiles.setdefault(told.profile, len(self._profiles)),
         )
@@ -225,7 +228,7 @@ class VerdictColumns:
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(20, 3)
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(21, 3)
         column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
         return Verdicts(
             spots=self._spots,
@@ -251,8 +254,9 @@ class VerdictColumns:
             similarity=column[15],
             containment=column[16],
             better=column[17],
-            written_ms=column[18],
-            profile=column[19],
+            miscalled=column[18].astype(np.bool_),
+            written_ms=column[19],
+            profile=column[20],
             profiles=list(self._profiles),
             fingerprint_bits=4 * self._chunks.fingerprint_digits,
             verifier_bits=4 * self._chunks.verifier_digits,

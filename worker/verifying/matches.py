@@ -14,6 +14,7 @@ from worker.verifying.rules import Rule
 
 NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
 STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"
+CANONICAL = "wrong is_canonical"
 YOUNGER = "match is younger"
 SIMILARITY, LENGTH, CONTAINMENT, BETTER = "wrong similarity", "wrong length", "wrong containment", "wrong better"
 LENGTH_SHARE = 0.04
@@ -143,6 +144,11 @@ def _check_names(each: _Named) -> None:
         SAME_URL,
         told.same_url[rows] != (told.url[rows] == told.match_url[rows]),
         lambda row, _: f"says {str(bool(told.same_url[row])).lower()} of its url and its match's",
+    )
+    each.tell(
+        CANONICAL,
+        told.miscalled[rows],
+        lambda *_: "says of its match and its canonical url what they are not",
     )
 
 

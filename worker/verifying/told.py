@@ -12,6 +12,7 @@ REPLAYED = "simhash-dedup.replayed"
 _HEX = re.compile(r"[0-9a-f]+")
 _DIGEST = re.compile(r"(text|raw):[0-9a-f]{32}")
 _OBSERVATION = re.compile(r"[0-9a-f]{32}")
+_ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
 MOST_NUMBER = 1 << 48
 
 
@@ -28,6 +29,7 @@ class Match(msgspec.Struct):
     similarity: float | None = None
     containment: float | None = None
     features: int | None = None
+    is_canonical: bool | None = None
 
 
 class Source(msgspec.Struct):
@@ -55,6 +57,26 @@ class Told(msgspec.Struct):
     source: Source
     features: int = 0
     better: bool | None = None
+    canonical: str | None = None
+
+
+def is_wrong_of_canonical(told: Told) -> bool:
+    """Whether a duplicate says of its match something else than whether that is its canonical URL."""
+    if told.match is None:
+        return False
+    if told.canonical is None:
+        return told.match.is_canonical is not None
+    return told.match.is_canonical is not (_address(told.match.url) == _address(told.canonical))
+
+
+def _address(url: str) -> tuple[str, str, int, str, str] | str:
+    """What two spellings of one web address have in common."""
+    found = _ADDRESS.fullmatch(url.replace(" ", "%20"))
+    if found is None:
+        return url
+    scheme, host, port, path, query = found.groups()
+    own = 443 if len(scheme) == 5 else 80
+    return scheme.lower(), host.lower(), int(port or own), path or "/", query or ""
 
 
 class _Rejected(msgspec.Struct):
