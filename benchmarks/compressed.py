@@ -76,7 +76,6 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
         built = _build(report, numbers, sizes, directory / str(count))
         _codes(report, numbers, built)
         _lookups(report, numbers, built, sizes)
-        built.close()
         _cold(report, built.directory, _near(numbers, max(*sizes.together, sizes.singles)), sizes)
     _archive(report)
 
@@ -238,20 +237,20 @@ def _together(report: Report, tables: TableSet, queries: arrays.Keys, at: str, s
 def _cold(report: Report, directory: Path, queries: arrays.Keys, sizes: Sizes) -> None:
     """The same with nothing of the files in the page cache: dropped by POSIX_FADV_DONTNEED."""
     _dropped(directory)
-    with TableSet(directory) as tables:
-        at, before = f"{len(tables):,}", _read_mib()
-        seconds = _singly(tables, queries, sizes.singles)
-        note = f"{_read_mib() - before:,.0f} MiB read from disk for {sizes.singles}"
+    tables = TableSet(directory)
+    at, before = f"{len(tables):,}", _read_mib()
+    seconds = _singly(tables, queries, sizes.singles)
+    note = f"{_read_mib() - before:,.0f} MiB read from disk for {sizes.singles}"
     for percent in (50, 99):
         found = 1e3 * percentile(seconds, percent)
         report.figure(NAME, f"lookup in all tables, p{percent} ({at}), cold", "ms", [found], note)
     _dropped(directory)
     some = queries[-sizes.together[-1] :]
-    with TableSet(directory) as tables:
-        before, begun = _read_mib(), time.perf_counter()
-        tables.near(some)
-        each = 1e6 * (time.perf_counter() - begun) / len(some)
-        note = f"{_read_mib() - before:,.0f} MiB read from disk"
+    tables = TableSet(directory)
+    before, begun = _read_mib(), time.perf_counter()
+    tables.near(some)
+    each = 1e6 * (time.perf_counter() - begun) / len(some)
+    note = f"{_read_mib() - before:,.0f} MiB read from disk"
     report.figure(NAME, f"lookup, {len(some):,} together ({at}), cold", "us each", [each], note)
 
 

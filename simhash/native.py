@@ -44,36 +44,16 @@ class BlockKernel(Protocol):
     def decode(self, data: bytes, sizes: bytes, checks: bytes, count: int) -> bytes:
         """The keys of blocks; ValueError with a block's number and what is wrong with it."""
 
-    def near(self, data: bytes, sizes: bytes, checks: bytes, count: int, range_: bytes, reach: int) -> bytes:
-        """Of the same the keys between the first two of `range_`, within `reach` bits of its third."""
 
-    def near_ranges(
-        self,
-        file: BlockFile,
-        begins: bytes,
-        sizes: bytes,
-        checks: bytes,
-        count: int,
-        first: bytes,
-        last: bytes,
-        lows: bytes,
-        queries: bytes,
-        prefix: int,
-        reach: int,
-    ) -> tuple[bytes, bytes, bytes]:
-        """Of many ranges of a file's keys those near their queries; see `simhash.archive.format.table_file.Ranges`.
-
-        Args:
-            begins: where in the file the blocks begin that are needed, u64; `sizes` and `checks` (u32) are theirs.
-            first, last: among those the first and the last of each range, u32.
-
-        Returns:
-            The numbers of ranges (u32), keys, and their distances (u32); ValueError as above, OSError.
-        """
+_TableCode = BlockKernel
 
 
 class BlockFile(Protocol):
-    """A file that the kernel has open."""
+    """A table that the kernel has open."""
+
+
+Question = tuple[BlockFile, bytes, int, int]
+"""A table; queries, as its keys are; how many of their first bits a key must share, but for how many of these."""
 
 
 class BlockFunctions(Protocol):
@@ -82,8 +62,20 @@ class BlockFunctions(Protocol):
     def BlockKernel(self, width: int, block_keys: int, lengths: list[int]) -> BlockKernel:  # noqa: N802
         """The kernel of one table's code."""
 
-    def BlockFile(self, path: str) -> BlockFile:  # noqa: N802
-        """A file of blocks, opened; OSError where it cannot be."""
+    def BlockFile(  # noqa: N802
+        self, path: str, kernel: _TableCode, lasts: bytes, ends: bytes, checks: bytes, start: int, items: int
+    ) -> BlockFile:
+        """A table, opened; OSError where it cannot be.
+
+        Args:
+            lasts, ends, checks: of each block the last key, the end (u64, counted from `start`), the check (u32).
+        """
+
+    def near_in(self, asked: list[Question], reach: int, threads: int) -> list[tuple[bytes, bytes, bytes]]:
+        """For each question the numbers of queries (u32), keys within `reach` bits of them, the distances (u32).
+
+        ValueError with the question's number, the block's and what is wrong with it.
+        """
 
     def gap_counts(self, keys: bytes, width: int) -> list[int]:
         """How often each first differing bit occurs among ascending keys; ValueError where they descend."""

@@ -48,27 +48,6 @@ impl BlockCode {
         Ok(keys)
     }
 
-    /// Of the same the keys from `low` to `high` within `reach` bits of `query`.
-    pub fn near<const W: usize>(
-        &self,
-        blocks: Blocks,
-        count: usize,
-        [low, high, query]: [[u64; W]; 3],
-        reach: u32,
-    ) -> Result<Vec<[u64; W]>, Broken> {
-        let mut keys = Vec::new();
-        let data = padded::<W>(blocks);
-        let mut jobs = self.jobs(&data, blocks, count)?;
-        jobs.iter_mut().for_each(|job| job.stop = high);
-        self.read_blocks(&data, &jobs, |_, found| {
-            let from = found.partition_point(|key| *key < low);
-            let near = found[from..].iter().take_while(|key| **key <= high);
-            keys.extend(near.filter(|key| distance(key, &query) <= reach));
-        })?;
-        keys.sort_unstable();
-        Ok(keys)
-    }
-
     /// What there is to read of blocks that hold `count` keys, all of them; each is checked.
     ///
     /// `data` is the blocks' bytes, with `room` behind them.

@@ -183,7 +183,7 @@ mod _native {
     #[pymodule_export]
     use crate::main_text::MainText;
     #[pymodule_export]
-    use crate::tables::{BlockFile, BlockKernel, gap_counts, sorted_keys};
+    use crate::tables::{BlockFile, BlockKernel, gap_counts, near_in, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]

@@ -4,11 +4,17 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use pyo3::pybacked::PyBackedBytes;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use crate::blocks::{self, BlockCode, Blocks, Broken, bytes_of, keys_in};
-use crate::lookup::{Fault, Near, Places, Ranges, near_ranges};
+use crate::lookup::{Question, Ranges, Table, looked_up, near_ranges};
+
+/// Blocks from which on several threads read: below, starting them costs more than they save.
+const THREADS_FROM: usize = 1024;
 
 /// Call a function for keys of so many words: fingerprints have at most 256 bits, band keys 32 more.
 macro_rules! of_words {
@@ -30,16 +36,71 @@ type ThreeBytes<'py> = (
     Bound<'py, PyBytes>,
 );
 
-/// A file of blocks, open to be read in any number of threads.
+/// A table in a file, open to be asked in any number of threads; see `lookup::Table`.
 #[pyclass(frozen)]
-pub struct BlockFile(File);
+pub struct BlockFile {
+    kernel: Py<BlockKernel>,
+    table: Table,
+}
 
 #[pymethods]
 impl BlockFile {
+    /// `lasts`, `ends` and `checks` are what the file's index says of its blocks.
     #[new]
-    fn new(path: PathBuf) -> PyResult<Self> {
-        Ok(Self(File::open(path)?))
+    fn new(
+        path: PathBuf,
+        kernel: Py<BlockKernel>,
+        lasts: &[u8],
+        ends: &[u8],
+        checks: &[u8],
+        start: u64,
+        items: usize,
+    ) -> PyResult<Self> {
+        let [lasts, ends] = [lasts, ends].map(|bytes| keys_in::<1>(bytes).as_flattened().to_vec());
+        let table = Table {
+            file: File::open(path)?,
+            lasts,
+            ends,
+            checks: as_numbers(checks),
+            start,
+            items,
+        };
+        Ok(Self { kernel, table })
     }
+}
+
+/// For each of several tables the keys that share their first `prefix` bits with one of its queries, but for at most
+/// `radius` of them, and are within `reach` bits of it: bytes of the queries' numbers (u32), of the keys, and of the
+/// distances (u32). The disk is asked for the blocks of all tables before the first one is read.
+///
+/// ValueError with the table's number, the block's and what is wrong with it.
+#[pyfunction]
+pub fn near_in<'py>(
+    py: Python<'py>,
+    asked: Vec<(Py<BlockFile>, PyBackedBytes, usize, usize)>,
+    reach: u32,
+    threads: usize,
+) -> PyResult<Vec<ThreeBytes<'py>>> {
+    let found = py.detach(|| {
+        let mut asking_all = Vec::with_capacity(asked.len());
+        for (file, queries, prefix, radius) in &asked {
+            let file = file.get();
+            let words = file.kernel.get().0.words();
+            asking_all.push(of_words!(
+                words,
+                asking(file, queries, *prefix, *radius, reach)
+            ));
+        }
+        Ok(answers(&asking_all, threads))
+    })?;
+    let told = found.into_iter().enumerate().map(|(number, answer)| {
+        let [queries, keys, distances] =
+            answer.map_err(|(block, reason)| PyValueError::new_err((number, block, reason)))?;
+        let [queries, keys, distances] =
+            [queries, keys, distances].map(|data| PyBytes::new(py, &data));
+        Ok((queries, keys, distances))
+    });
+    told.collect()
 }
 
 /// One table's code, ready in any number of threads.
@@ -78,73 +139,6 @@ impl BlockKernel {
         let keys = found?.map_err(PyErr::new::<PyValueError, Broken>)?;
         Ok(PyBytes::new(py, &keys))
     }
-
-    /// Of the same keys the bytes of those within `reach` bits of a query. `range`: the least and the greatest key
-    /// that are wanted, and the query.
-    #[allow(clippy::too_many_arguments)] // from one call
-    fn near<'py>(
-        &self,
-        py: Python<'py>,
-        data: &[u8],
-        sizes: &[u8],
-        checks: &[u8],
-        count: usize,
-        range: &[u8],
-        reach: u32,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let (sizes, checks) = (as_numbers(sizes), as_numbers(checks));
-        let stored = Blocks::new(data, &sizes, &checks);
-        let words = self.0.words();
-        let found = py.detach(|| Ok(of_words!(words, near(&self.0, stored, count, range, reach))));
-        let keys = found?.map_err(PyErr::new::<PyValueError, Broken>)?;
-        Ok(PyBytes::new(py, &keys))
-    }
-
-    /// Of many ranges the keys near their queries; see `lookup::Places` and `lookup::Ranges`. Bytes of the numbers of
-    /// ranges (u32), of the keys, and of their distances (u32).
-    #[allow(clippy::too_many_arguments)] // from one call
-    fn near_ranges<'py>(
-        &self,
-        py: Python<'py>,
-        file: &BlockFile,
-        begins: &[u8],
-        sizes: &[u8],
-        checks: &[u8],
-        count: usize,
-        first: &[u8],
-        last: &[u8],
-        lows: &[u8],
-        queries: &[u8],
-        prefix: usize,
-        reach: u32,
-    ) -> PyResult<ThreeBytes<'py>> {
-        let begins = keys_in::<1>(begins);
-        let [sizes, checks, first, last] = [sizes, checks, first, last].map(as_numbers);
-        let places = Places {
-            begins: begins.as_flattened(),
-            sizes: &sizes,
-            checks: &checks,
-            count,
-        };
-        let asked = Asked {
-            places,
-            first: &first,
-            last: &last,
-            lows,
-            queries,
-            prefix,
-            reach,
-        };
-        let words = self.0.words();
-        let found = py.detach(|| Ok(of_words!(words, near_many(&self.0, &file.0, &asked))));
-        let [ranges, keys, distances] = found?.map_err(|fault| match fault {
-            Fault::Broken(broken) => PyErr::new::<PyValueError, Broken>(broken),
-            Fault::Unread(error) => error.into(),
-        })?;
-        let [ranges, keys, distances] =
-            [ranges, keys, distances].map(|data| PyBytes::new(py, &data));
-        Ok((ranges, keys, distances))
-    }
 }
 
 /// How often each first differing bit occurs among ascending keys; behind them the equals.
@@ -179,45 +173,84 @@ fn decode<const W: usize>(
     Ok(bytes_of(&code.decode::<W>(stored, count)?))
 }
 
-fn near<const W: usize>(
-    code: &BlockCode,
-    stored: Blocks,
-    count: usize,
-    range: &[u8],
-    reach: u32,
-) -> Result<Vec<u8>, Broken> {
-    let range = keys_in::<W>(range).try_into();
-    let range = range.map_err(|_| (0, "a range is three keys".to_string()))?;
-    Ok(bytes_of(&code.near(stored, count, range, reach)?))
+/// A table and what it is asked, whatever the width of its keys.
+trait Asked: Send + Sync {
+    /// How many blocks are to be read.
+    fn blocks(&self) -> usize;
+    fn answer(&self) -> Result<[Vec<u8>; 3], Broken>;
 }
 
-/// What `near_ranges` is asked, keys still as bytes.
-struct Asked<'a> {
-    places: Places<'a>,
-    first: &'a [u32],
-    last: &'a [u32],
-    lows: &'a [u8],
-    queries: &'a [u8],
+struct Asking<'a, const W: usize> {
+    code: &'a BlockCode,
+    table: &'a Table,
+    ranges: Ranges<W>,
+}
+
+impl<const W: usize> Asked for Asking<'_, W> {
+    fn blocks(&self) -> usize {
+        self.ranges.blocks()
+    }
+
+    fn answer(&self) -> Result<[Vec<u8>; 3], Broken> {
+        let found = near_ranges(self.code, self.table, &self.ranges)?;
+        let [queries, distances] =
+            [&found.queries, &found.distances].map(|numbers| as_bytes(numbers));
+        Ok([queries, bytes_of(&found.keys), distances])
+    }
+}
+
+fn asking<'a, const W: usize>(
+    file: &'a BlockFile,
+    queries: &[u8],
     prefix: usize,
+    radius: usize,
     reach: u32,
+) -> Box<dyn Asked + 'a> {
+    let queries = keys_in::<W>(queries);
+    let question = Question {
+        queries,
+        prefix,
+        radius,
+        reach,
+    };
+    let (code, table) = (&file.kernel.get().0, &file.table);
+    Box::new(Asking {
+        code,
+        table,
+        ranges: looked_up(table, question),
+    })
 }
 
-fn near_many<const W: usize>(
-    code: &BlockCode,
-    file: &File,
-    asked: &Asked,
-) -> Result<[Vec<u8>; 3], Fault> {
-    let ranges = Ranges {
-        first: asked.first,
-        last: asked.last,
-        lows: &keys_in::<W>(asked.lows),
-        prefix: asked.prefix,
-        queries: &keys_in::<W>(asked.queries),
-        reach: asked.reach,
+/// All answers, by several threads where there is much to read. The largest question is begun first.
+fn answers(asked: &[Box<dyn Asked + '_>], threads: usize) -> Vec<Result<[Vec<u8>; 3], Broken>> {
+    let blocks: usize = asked.iter().map(|each| each.blocks()).sum();
+    if threads < 2 || blocks < THREADS_FROM {
+        return asked.iter().map(|each| each.answer()).collect();
+    }
+    let mut order: Vec<_> = (0..asked.len()).collect();
+    order.sort_by_key(|&number| std::cmp::Reverse(asked[number].blocks()));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some(&number) = order.get(next.fetch_add(1, Relaxed)) {
+            done.push((number, asked[number].answer()));
+        }
+        done
     };
-    let found: Near<W> = near_ranges(code, file, &asked.places, &ranges)?;
-    let [numbers, distances] = [&found.ranges, &found.distances].map(|numbers| as_bytes(numbers));
-    Ok([numbers, bytes_of(&found.keys), distances])
+    let mut found: Vec<_> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(asked.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut found = work();
+        found.extend(
+            others
+                .into_iter()
+                .flat_map(|other| other.join().expect("no answer panics")),
+        );
+        found
+    });
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, answer)| answer).collect()
 }
 
 fn counted<const W: usize>(keys: &[u8], width: usize) -> Result<Vec<u64>, String> {

@@ -17,6 +17,7 @@ from simhash.archive.format import keys as arrays
 from simhash.archive.format.blocks import BlockCode, Encoded, check, encode_in_python, gap_counts
 from simhash.archive.format.huffman import canonical, code_lengths
 from simhash.archive.format.table_file import TableFile, TableWriter
+from simhash.archive.lookup.ranges import Question, probe
 from simhash.errors import BrokenBlock, OrderError, WidthError
 from simhash.relation.hamming import first_difference
 from simhash.relation.tables import NAMES, design
@@ -150,21 +151,6 @@ def test_first_differences_are_those_of_numbers():
     assert gap_counts(keys, 8).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 1]
 
 
-@given(crowds(), st.integers(0, 2**32), st.integers(0, 20))
-def test_ranges_of_blocks_are_searched_alike(crowd, seed, reach):
-    width, values = crowd
-    random = Random(seed)
-    low, high = sorted(random.choice([*values, 0, random.getrandbits(width)]) for _ in range(2))
-    query = random.choice([low, high, random.getrandbits(width)])
-    expected = [v for v in values if low <= v <= high and (v ^ query).bit_count() <= reach]
-    for kernel in (native.blocks, lambda: None):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "blocks", kernel)
-            code, blocks = coded(width, values, 5)
-            found = code.near(blocks, len(values), arrays.from_ints((low, high, query), width), reach)
-            assert arrays.to_ints(found, width) == expected
-
-
 @pytest.mark.parametrize("width", [64, 128])
 def test_descending_keys_are_refused(path_taken, width):
     code, _ = coded(width, [1, 2, 3, 3, 9], 2)
@@ -227,9 +213,10 @@ def test_a_file_gives_back_its_keys_and_any_range_of_them(tmp_path_factory, crow
     table = TableFile(path, IDENTITY)
     assert len(table) == len(values)
     assert [key for chunk in table.chunks() for key in arrays.to_ints(chunk, width)] == values
-    edges = sorted({0, (1 << width) - 1, *values[::5]})
-    for low, high in [(edges[0], edges[-1]), *pairwise(edges), *zip(edges, edges, strict=True)]:
-        assert table.within(low, high, 0, width) == [value for value in values if low <= value <= high]
+    for value, prefix in [(0, 0), *((value, prefix) for value in values[::5] for prefix in (1, width // 2, width))]:
+        question = Question(table, arrays.from_ints([value], width), prefix, 0)
+        found = arrays.to_ints(probe([question], width, 1)[0].keys, width)
+        assert set(found) == {key for key in values if key >> width - prefix == value >> width - prefix}
 
 
 def read_by_the_document(data):

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
-from threading import Barrier
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ from hypothesis import strategies as st
 from simhash import native
 from simhash.archive import Effort, Holding, Plan, TableSet, build
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.table_file import TableFile
-from simhash.archive.lookup import opened
-from simhash.archive.lookup.opened import ARRAYS_FROM, verifier_bytes
+from simhash.archive.lookup.opened import matches, verifier_bytes
 from simhash.archive.verify import verify
 from simhash.errors import TableMismatch
 from simhash.index import IndexSpec
@@ -33,7 +30,7 @@ def test_every_design_finds_what_brute_force_finds(path_taken, tmp_path, name):
     stored = fingerprints(150, random)
     rule = relation(design(name), 3, None)
     tables = built(tmp_path / "set", stored, rule, Effort(block_keys=16))
-    queries = [flipped(random.choice(stored), 64, random.randrange(7), random) for _ in range(ARRAYS_FROM + 5)]
+    queries = [flipped(random.choice(stored), 64, random.randrange(7), random) for _ in range(101)]
     for reach in (3, 6):
         expected = expected_pairs(queries, stored, rule.design, reach)
         assert len(expected) >= 10
@@ -49,7 +46,7 @@ def test_other_widths_are_found_alike(path_taken, tmp_path, bits):
     stored = fingerprints(120, random, bits)
     rule = relation(design("4", bits), 3, None)
     tables = built(tmp_path / "set", stored, rule)
-    queries = [flipped(random.choice(stored), bits, random.randrange(6), random) for _ in range(ARRAYS_FROM)]
+    queries = [flipped(random.choice(stored), bits, random.randrange(6), random) for _ in range(96)]
     expected = expected_pairs(queries, stored, rule.design, 3)
     assert sorted(pairs(tables.near(arrays.from_ints(queries, bits)), bits)) == expected
     single = pairs(tables.near(arrays.from_ints(queries[:1], bits)), bits)
@@ -61,7 +58,7 @@ def test_other_widths_are_found_alike(path_taken, tmp_path, bits):
     seed=st.integers(0, 2**32),
     count=st.integers(0, 60),
     name=st.sampled_from(["4", "6", "2-probed", "1c1"]),
-    asked=st.integers(1, 2 * ARRAYS_FROM),
+    asked=st.integers(1, 192),
     memory=st.sampled_from([1, 500, 1 << 20]),
 )
 def test_any_crowd_is_found_as_brute_force_finds_it(tmp_path_factory, seed, count, name, asked, memory):
@@ -205,28 +202,19 @@ def test_queries_of_many_threads_are_answered_alike(tmp_path):
     assert np.array_equal(next(tables.fingerprints()), next(tables.fingerprints()))
 
 
-def test_tables_are_probed_at_the_same_time(tmp_path, monkeypatch):
-    """Each of two waits for the other: one after the other they would wait for ever."""
-    both, probe = Barrier(2), opened.probe
-
-    def probe_with_another(*arguments):
-        both.wait(60)
-        return probe(*arguments)
-
-    stored = fingerprints(100, Random(31))
-    rule = relation(design("4"), 3, None)
-    directory = built(tmp_path / "set", stored, rule).directory
-    monkeypatch.setattr(opened, "probe", probe_with_another)
-    found = TableSet(directory, threads=2).near(arrays.from_ints(stored, 64))
-    assert sorted(pairs(found)) == expected_pairs(stored, stored, rule.design, 3)
+def test_several_threads_give_the_answers_of_one(tmp_path):
+    """Enough blocks that the kernel shares them out."""
+    stored = fingerprints(3000, Random(31))
+    directory = built(tmp_path / "set", stored, relation(design("4"), 3, None), Effort(block_keys=2)).directory
+    one, more = (TableSet(directory, threads).near(arrays.from_ints(stored, 64)) for threads in (1, 4))
+    assert len(one) >= len(stored)
+    assert pairs(more) == pairs(one)
 
 
-def test_the_disk_is_asked_for_the_blocks_of_all_tables_before_the_first_is_read(tmp_path, monkeypatch):
-    """One fingerprint alone: its tables wait for the disk together."""
-    calls = []
-    for name in ("will_need", "within"):
-        whole = getattr(TableFile, name)
-        monkeypatch.setattr(TableFile, name, lambda *given, name=name, whole=whole: calls.append(name) or whole(*given))
-    stored = fingerprints(100, Random(32))
-    built(tmp_path / "set", stored, relation(design("6"), 3, None)).near(arrays.from_ints(stored[:1], 64))
-    assert calls == ["will_need"] * 6 + ["within"] * 6
+def test_sets_asked_together_answer_as_each_does(path_taken, tmp_path):
+    rule = replace(relation(design("3"), reach=12), bands=2)
+    pages = banded(crowd(90, Random(33), short_share=0.2), 2, Random(34))
+    sets = [built(tmp_path / f"{at}", pages[at : at + 40], rule) for at in (0, 30, 50)]
+    for asked in (pages, pages[:1], [page for page in pages if page.fingerprint is None]):
+        assert matches(sets, asked) == [tables.matches(asked) for tables in sets]
+    assert sum(map(len, matches(sets, pages)[0])) >= 40

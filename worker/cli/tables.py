@@ -309,13 +309,13 @@ def lookup(directory: Path, fingerprints: Sequence[str], k: int | None) -> None:
       cut -f1 fingerprints.tsv | simhash-dedup tables lookup archive - > near.jsonl
     """
     found = 0
-    with TableSet(directory) as tables:
-        given: Iterable[str] = (line.strip() for line in sys.stdin) if list(fingerprints) == ["-"] else fingerprints
-        wanted = (text for text in given if text)
-        while some := list(islice(wanted, LOOKUP_LINES)):
-            for line, count in _looked_up(tables, some, k):
-                click.echo(line)
-                found += count
+    tables = TableSet(directory)
+    given: Iterable[str] = (line.strip() for line in sys.stdin) if list(fingerprints) == ["-"] else fingerprints
+    wanted = (text for text in given if text)
+    while some := list(islice(wanted, LOOKUP_LINES)):
+        for line, count in _looked_up(tables, some, k):
+            click.echo(line)
+            found += count
     if not found:
         sys.exit(1)
 

@@ -94,24 +94,6 @@ class BlockCode:
             raise BrokenBlock(*error.args) from error
         return np.frombuffer(data, np.uint64).reshape(-1, arrays.words(self.width))
 
-    def near(self, blocks: Encoded, count: int, range_: Keys, reach: int) -> Keys:
-        """Of the same keys those from `range_[0]` to `range_[1]`, within `reach` bits of `range_[2]`.
-
-        Raises:
-            BrokenBlock: the bytes of a block are not what was written.
-        """
-        if self.kernel is None:
-            keys = decode_in_python(self, blocks, count)
-            low, high, query = (range_[i : i + 1] for i in range(3))
-            wanted = ~arrays.less(keys, low) & ~arrays.less(high, keys)
-            return keys[wanted & (arrays.distances(keys, query) <= reach)]
-        sizes, checks = blocks.sizes.tobytes(), blocks.checks.tobytes()
-        try:
-            data = self.kernel.near(blocks.data, sizes, checks, count, range_.tobytes(), reach)
-        except ValueError as error:
-            raise BrokenBlock(*error.args) from error
-        return np.frombuffer(data, np.uint64).reshape(-1, arrays.words(self.width))
-
 
 def gap_counts(keys: Keys, width: int) -> Counts:
     """How often each h (0 to `width`, that for equal neighbours) occurs among ascending keys; shape (width + 1,).

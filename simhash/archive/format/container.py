@@ -34,7 +34,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.blocks import Checks, Encoded, Sizes
+from simhash.archive.format.blocks import Encoded
 from simhash.archive.format.keys import Keys
 from simhash.errors import TableCorrupt, TableMismatch
 
@@ -267,16 +267,9 @@ class Container:
     def _unreadable(self, place: int, reason: str) -> TableCorrupt:
         return self.corrupt(int(np.searchsorted(self._ends, place - self._start, "right")), reason)
 
-    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint64], Sizes, Checks]:
-        """Where the blocks of those numbers, at least one, begin in the file, and their sizes and checks."""
-        begins = np.where(numbers > 0, self._ends[numbers - 1], 0).astype(np.uint64)
-        sizes = (self._ends[numbers] - begins).astype(np.uint32)
-        return begins + np.uint64(self._start), sizes, self._checks[numbers].astype(np.uint32)
-
-    def will_need(self, first: int, last: int) -> None:
-        """Have the blocks of those numbers read from disk while something else is done."""
-        begin, end = self.place(first)[0], self.place(last)[1]
-        os.posix_fadvise(self._file, begin, end - begin, os.POSIX_FADV_WILLNEED)
+    def index(self) -> tuple[bytes, bytes, bytes]:
+        """Of each block the last key, the end, counted from the blocks' start (u64), and the check (u32)."""
+        return self.lasts.tobytes(), self._ends.tobytes(), self._checks.tobytes()
 
     def corrupt(self, block: int, reason: str) -> TableCorrupt:
         """The error that names a block of this file."""

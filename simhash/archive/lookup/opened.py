@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,10 @@ from simhash.archive.format.keys import Keys
 from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, Part, identity, parts
 from simhash.archive.format.record_file import DIGEST_BITS, RecordCodec, RecordFile, key_number, tagged
 from simhash.archive.format.table_file import TableFile
-from simhash.archive.lookup.ranges import Pairs, announce, joined, probe, probe_one
+from simhash.archive.lookup.ranges import Pairs, Places, Question, joined, probe
 from simhash.errors import TableMismatch
 from simhash.index.interface import Entry, Neighbour, Record, Relation
 from simhash.signature.minhash import BAND_BITS
-
-ARRAYS_FROM = 96
-"""Probes from which on queries are asked together, as arrays and by several threads: below, handing over costs more
-than it saves. 16 queries in 6 tables; 4 in the 3 of which one is probed at distance 1 too (0.8 ms against 1.6)."""
 
 
 class TableSet:
@@ -52,7 +47,7 @@ class TableSet:
         self._digest_file = self._side_file(DIGESTS_FILE, "digests")
         self._check_counts()
         self._codec = RecordCodec(self.relation.design.bits, verifier_bytes(self.relation))
-        self._pool = ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), "tables")
+        self.threads = threads or len(os.sched_getaffinity(0))
 
     def _side_file(self, name: str, kind: str) -> RecordFile | None:
         return None if self.manifest.records is None else RecordFile(self.directory / name, identity(kind))
@@ -70,16 +65,6 @@ class TableSet:
 
     def __len__(self) -> int:
         return self.manifest.fingerprints + (self.manifest.digests or 0)
-
-    def close(self) -> None:
-        """End its threads; its files are closed when nothing refers to them."""
-        self._pool.shutdown()
-
-    def __enter__(self) -> TableSet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def relation(self) -> Relation:
@@ -115,52 +100,7 @@ class TableSet:
             Pairs by the number of the fingerprint, then nearest first.
         """
         reach = self.relation.reach if reach is None else reach
-        asked = [pair for pair in self._parts if pair[0].band is None]
-        return self._asked(asked, fingerprints, [()] * len(fingerprints), reach)
-
-    def _asked(
-        self,
-        asked: Sequence[tuple[Part, TableFile]],
-        fingerprints: Keys,
-        band_keys: Sequence[Sequence[int]],
-        reach: int,
-    ) -> Pairs:
-        """What these tables find, each pair once."""
-        for _, table in asked:
-            table.file.check_length()
-        if len(fingerprints) * sum(part.probes for part, _ in asked) < ARRAYS_FROM:
-            return self._asked_singly(asked, fingerprints, band_keys, reach)
-
-        def of(pair: tuple[Part, TableFile]) -> Pairs:
-            part, table = pair
-            queries, some = part.keys(fingerprints, band_keys)
-            found = probe(table, queries, part.prefix, part.radius, reach)
-            return Pairs(some[found.query], part.restored(found.keys), found.distances)
-
-        return _each_once(joined(list(self._pool.map(of, asked)), fingerprints.shape[1]))
-
-    def _asked_singly(
-        self,
-        asked: Sequence[tuple[Part, TableFile]],
-        fingerprints: Keys,
-        band_keys: Sequence[Sequence[int]],
-        reach: int,
-    ) -> Pairs:
-        bits = self.relation.design.bits
-        found: dict[tuple[int, int, int], None] = {}
-        for query, (fingerprint, bands) in enumerate(zip(arrays.to_ints(fingerprints, bits), band_keys, strict=True)):
-            keys = [(part, table, part.key(fingerprint, bands)) for part, table in asked]
-            wanted = [(part, table, key) for part, table, key in keys if key is not None]
-            for part, table, key in wanted:
-                announce(table, key, part.prefix, part.radius)
-            for part, table, key in wanted:
-                for near in probe_one(table, key, part.prefix, part.radius, reach):
-                    other = part.fingerprint(near)
-                    found[query, (other ^ fingerprint).bit_count(), other] = None
-        if not found:
-            return joined([], fingerprints.shape[1])
-        queries, distances, others = zip(*sorted(found), strict=True)
-        return Pairs(np.array(queries), arrays.from_ints(others, bits), np.array(distances))
+        return _met([self], fingerprints, None, reach)[0][0]
 
     def neighbours(self, fingerprint: int, reach: int | None = None) -> list[Neighbour]:
         """All stored pages that share a table's prefix with `fingerprint` and are within reach, nearest first.
@@ -180,23 +120,21 @@ class TableSet:
             TableMismatch: the set is bare.
             WidthError: a fingerprint is wider than the design.
         """
-        found: list[list[tuple[int, Record]]] = [[] for _ in entries]
-        some = [number for number, entry in enumerate(entries) if entry.fingerprint is not None]
-        self._match_fingerprints(entries, some, found)
-        short = [number for number, entry in enumerate(entries) if entry.fingerprint is None]
-        self._match_digests(entries, short, found)
-        return [sorted(matches, key=lambda match: match[1].seq) for matches in found]
+        return matches([self], entries)[0]
 
     def _match_fingerprints(
-        self, entries: Sequence[Entry], numbers: Sequence[int], found: list[list[tuple[int, Record]]]
+        self,
+        entries: Sequence[Entry],
+        numbers: Sequence[int],
+        met: Pairs,
+        banded: Pairs,
+        found: list[list[tuple[int, Record]]],
     ) -> None:
-        wanted = [entries[number].fingerprint or 0 for number in numbers]
-        keys = arrays.from_ints(wanted, self.relation.design.bits)
-        met = self.near(keys)
-        band_keys = [self.relation.band_keys(entries[number].verifier) for number in numbers]
-        by_band = [pair for pair in self._parts if pair[0].band is not None]
-        banded = self._asked(by_band, keys, band_keys, self.relation.reach)
-        both = _each_once(joined([met, banded], keys.shape[1]))
+        """Of the pairs of a page (its place in `numbers`) and a fingerprint those that match: pairs that met in a
+        table, and those that met in a band."""
+        both = _each_once(joined([met, banded], met.keys.shape[1]))
+        if not len(both):
+            return
         prefixed = set(zip(met.query.tolist(), self._numbers(met), strict=True))
         candidates = zip(
             both.query.tolist(), self._numbers(both), both.distances.tolist(), self.records(both.keys), strict=True
@@ -256,6 +194,55 @@ class TableSet:
             yield key_number(key, bits), self._codec.decode(body, has_fingerprint=True)
         for _, body in self._needed(self._digest_file).scan():
             yield None, self._codec.decode(body, has_fingerprint=False)
+
+
+def matches(sets: Sequence[TableSet], entries: Sequence[Entry]) -> list[list[list[tuple[int, Record]]]]:
+    """For each of several sets of one relation what `TableSet.matches` says, in one pass over all of them.
+
+    Raises:
+        TableMismatch, WidthError: as there.
+    """
+    if not sets:
+        return []
+    relation = sets[0].relation
+    some = [number for number, entry in enumerate(entries) if entry.fingerprint is not None]
+    short = [number for number, entry in enumerate(entries) if entry.fingerprint is None]
+    keys = arrays.from_ints([entries[number].fingerprint or 0 for number in some], relation.design.bits)
+    band_keys = [relation.band_keys(entries[number].verifier) for number in some]
+    met = _met(sets, keys, band_keys, relation.reach) if some else [(joined([], 0), joined([], 0))] * len(sets)
+    answers = []
+    for tables, pairs in zip(sets, met, strict=True):
+        found: list[list[tuple[int, Record]]] = [[] for _ in entries]
+        tables._match_fingerprints(entries, some, *pairs, found)
+        tables._match_digests(entries, short, found)
+        answers.append([sorted(each, key=lambda match: match[1].seq) for each in found])
+    return answers
+
+
+def _met(
+    sets: Sequence[TableSet], fingerprints: Keys, band_keys: Sequence[Sequence[int]] | None, reach: int
+) -> list[tuple[Pairs, Pairs]]:
+    """For each of some sets the pairs that meet in its tables, each once, and those in its bands (None: not asked)."""
+    keys_of: dict[Part, tuple[Keys, Places]] = {}
+    asked = []
+    for number, tables in enumerate(sets):
+        for part, table in tables._parts:
+            if part.band is None or band_keys is not None:
+                if part not in keys_of:
+                    keys_of[part] = part.keys(fingerprints, band_keys or ())
+                asked.append((number, part, Question(table, keys_of[part][0], part.prefix, part.radius)))
+    answers = probe([question for _, _, question in asked], reach, sets[0].threads)
+    found: dict[tuple[int, bool], list[Pairs]] = {}
+    for (number, part, _), pairs in zip(asked, answers, strict=True):
+        if len(pairs):
+            whose = keys_of[part][1][pairs.query]
+            restored = Pairs(whose, part.restored(pairs.keys), pairs.distances)
+            found.setdefault((number, part.band is None), []).append(restored)
+    size = fingerprints.shape[1]
+    return [
+        (_each_once(joined(found.get((n, True), []), size)), _each_once(joined(found.get((n, False), []), size)))
+        for n in range(len(sets))
+    ]
 
 
 def verifier_bytes(relation: Relation) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simhash import native
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.keys import WORD, Keys
-from simhash.archive.format.table_file import Ranges, TableFile
+from simhash.archive.format.table_file import TableFile
 
 BLOCKS_AT_ONCE = 256
 """Larger portions leave the cache, and cost a third more a key."""
@@ -18,6 +19,39 @@ PAIRS_AT_ONCE = 1 << 21
 """Pairs of a query and a key compared at a time: a prefix that everybody shares must not take all memory."""
 
 Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of keys, each with the query that its keys are compared with; ascending, any two equal or apart.
+
+    Attributes:
+        lows, highs: the least and the greatest key of each, shape (n, W).
+        first, last: the blocks that may hold some, shape (n,).
+        queries: shape (n, W).
+    """
+
+    lows: Keys
+    highs: Keys
+    first: Places
+    last: Places
+    queries: Keys
+
+    def __len__(self) -> int:
+        return len(self.lows)
+
+    def blocks(self) -> Places:
+        """The blocks that any of them needs, each once, ascending."""
+        # Ranges ascend, so a range brings the blocks behind the last one of the range before.
+        begins = np.maximum(self.first, np.concatenate(([0], self.last[:-1] + 1)))
+        counts = np.maximum(self.last - begins + 1, 0)
+        behind = np.cumsum(counts)
+        return np.repeat(begins - behind + counts, counts) + np.arange(behind[-1] if len(behind) else 0)
+
+    def some(self, which: slice) -> Ranges:
+        """A part of them."""
+        lows, highs, queries = (each[which] for each in (self.lows, self.highs, self.queries))
+        return Ranges(lows, highs, self.first[which], self.last[which], queries)
 
 
 @dataclass(frozen=True)
@@ -41,21 +75,53 @@ def joined(found: list[Pairs], size: int) -> Pairs:
     )
 
 
-def probe(table: TableFile, queries: Keys, prefix: int, radius: int, reach: int) -> Pairs:
-    """Keys of a table that share their first `prefix` bits with a query (but for `radius`), within `reach` bits of it.
+@dataclass(frozen=True)
+class Question:
+    """What a table is asked: which of its keys share their first `prefix` bits with a query, but for at most `radius`
+    of these. `queries` are as the table has its keys; shape (q, W)."""
 
-    Args:
-        queries: as the table has its keys; shape (q, W).
+    table: TableFile
+    queries: Keys
+    prefix: int
+    radius: int
+
+
+def probe(asked: Sequence[Question], reach: int, threads: int) -> list[Pairs]:
+    """For each question the keys within `reach` bits of its queries.
+
+    By the kernel, in one call and without the interpreter's lock, several tables at the same time where there is much
+    to read: each block is read and decoded once, in the order of its file. Without the kernel one after the other.
 
     Raises:
-        TableCorrupt: a block is damaged; the message names it.
+        TableCorrupt: a block is damaged, or cannot be read; the message names it.
     """
+    for question in asked:
+        question.table.file.check_length()
+    kernel = native.blocks()
+    if kernel is None or any(question.table.opened is None for question in asked):
+        return [_probed(question, reach) for question in asked]
+    told = [(q.table.opened, q.queries.tobytes(), q.prefix, q.radius) for q in asked if q.table.opened is not None]
+    try:
+        answers = kernel.near_in(told, reach, threads)
+    except ValueError as error:
+        number, block, reason = error.args
+        file = asked[number].table.file
+        file.check_length()
+        raise file.corrupt(block, reason) from error
+    return [_pairs(question, *answer) for question, answer in zip(asked, answers, strict=True)]
+
+
+def _pairs(question: Question, queries: bytes, keys: bytes, distances: bytes) -> Pairs:
+    found, apart = (np.frombuffer(data, np.uint32).astype(np.int64) for data in (queries, distances))
+    return Pairs(found, np.frombuffer(keys, np.uint64).reshape(-1, question.queries.shape[1]), apart)
+
+
+def _probed(question: Question, reach: int) -> Pairs:
+    """The answer in NumPy."""
+    table, size = question.table, question.queries.shape[1]
     if not len(table):
-        return joined([], queries.shape[1])
-    ranges, query = _sorted_ranges(table, queries, prefix, radius)
-    near = table.near(ranges, reach)
-    if near is not None:
-        return Pairs(query[near[0]], *near[1:])
+        return joined([], size)
+    ranges, query = _sorted_ranges(table, question.queries, question.prefix, question.radius)
     found = []
     for blocks, some in _portions(ranges):
         keys = table.decode(blocks)
@@ -63,27 +129,7 @@ def probe(table: TableFile, queries: Keys, prefix: int, radius: int, reach: int)
         starts = arrays.bound(keys, part.lows, after=False)
         stops = arrays.bound(keys, part.highs, after=True)
         found += list(_within(keys, part.queries, query[some], starts, stops, reach))
-    return joined(found, queries.shape[1])
-
-
-def probe_one(table: TableFile, query: int, prefix: int, radius: int, reach: int) -> Iterator[int]:
-    """The same for one query, in plain numbers: what NumPy costs a call would be most of the time."""
-    for low, high in _ranges(table, query, prefix, radius):
-        yield from table.within(low, high, query, reach)
-
-
-def announce(table: TableFile, query: int, prefix: int, radius: int) -> None:
-    """`probe_one` will be asked this: where several tables are announced first, the disk reads for all at once."""
-    for low, high in _ranges(table, query, prefix, radius):
-        table.will_need(low, high)
-
-
-def _ranges(table: TableFile, query: int, prefix: int, radius: int) -> Iterator[tuple[int, int]]:
-    """The least and the greatest key of each prefix that is near enough."""
-    below = table.width - prefix
-    for flip in (0, *(1 << bit for bit in range(prefix if radius else 0))):
-        low = (query >> below ^ flip) << below
-        yield low, low + (1 << below) - 1
+    return joined(found, size)
 
 
 def _sorted_ranges(table: TableFile, queries: Keys, prefix: int, radius: int) -> tuple[Ranges, Places]:
@@ -97,7 +143,7 @@ def _sorted_ranges(table: TableFile, queries: Keys, prefix: int, radius: int) ->
     first, last = table.span(lows, highs)
     some = np.flatnonzero(first <= last)
     query = query[some]
-    return Ranges(lows[some], highs[some], first[some], last[some], queries[query], prefix), query
+    return Ranges(lows[some], highs[some], first[some], last[some], queries[query]), query
 
 
 def _flips(prefix: int, radius: int, size: int) -> Iterator[Keys]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from simhash.archive.format import keys as arrays
-from simhash.archive.lookup.opened import TableSet
+from simhash.archive.lookup.opened import TableSet, matches
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents, Segment
 from simhash.errors import TableMismatch
@@ -54,8 +54,8 @@ class SegmentedArchive:
     def matches(self, entries: Sequence[Entry]) -> list[list[tuple[int, Record]]]:
         """See `TableSet.matches`."""
         found: list[list[tuple[int, Record]]] = [[] for _ in entries]
-        for tables in self._sets.values():  # ascending in their numbers, and so is what they find
-            for all_found, some in zip(found, tables.matches(entries), strict=True):
+        for of_segment in matches(self.sets, entries):  # ascending in their numbers, and so is what they find
+            for all_found, some in zip(found, of_segment, strict=True):
                 all_found += [match for match in some if match[1].seq not in self._gone]
         return found
 
