@@ -41,6 +41,10 @@ METRICS: dict[str, tuple[str, list[str]]] = {
         ['topic="pages",partition="0"', 'topic="pages",partition="1"'],
     ),
     "simhash_dedup_last_commit_timestamp_seconds": ("gauge", [""]),
+    "simhash_dedup_archive_pages": ("gauge", [""]),
+    "simhash_dedup_archive_segments": ("gauge", [""]),
+    "simhash_dedup_retired_pages_total": ("counter", [""]),
+    "simhash_dedup_ageing_failures_total": ("counter", [""]),
 }
 WORKERS = ("a:9108", "b:9108", "idle:9108")
 BUCKETS = ("0.5", "1.0", "4.0", "+Inf")

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry
 from simhash.index import Partition
 from simhash.signature.profiles import Signature
 from tests.exposition import METRICS
+from worker.ageing.keeper import AgeingMetrics
 from worker.judging.judge import Judged, Prepared, Rejected, StageSeconds
 from worker.records.passing import Source
 from worker.records.verdict import Match, Verdict, source_fields
@@ -34,6 +35,7 @@ def value(made, name, **labels):
 def test_names_kinds_and_labels_are_those_of_the_dashboards():
     made = metrics()
     made.lag({Partition("pages", 0): 1, Partition("pages", 1): 2})
+    AgeingMetrics(made.registry)
     found = {}
     for family in made.registry.collect():
         name = family.name + ("_total" if family.type == "counter" else "")
