@@ -16,10 +16,10 @@ import numpy as np
 from simhash.archive.format import keys as arrays
 from simhash.archive.format import manifest as manifests
 from simhash.archive.format.keys import Keys
-from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, Part, identity, parts
+from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, identity, parts
 from simhash.archive.format.record_file import DIGEST_BITS, RecordCodec, RecordFile, key_number, tagged
 from simhash.archive.format.table_file import TableFile
-from simhash.archive.lookup.ranges import Pairs, Places, Question, joined, probe
+from simhash.archive.lookup.ranges import Pairs, Question, joined, nothing, probe
 from simhash.errors import TableMismatch
 from simhash.index.interface import Entry, Neighbour, Record, Relation
 from simhash.signature.minhash import BAND_BITS
@@ -132,9 +132,9 @@ class TableSet:
     ) -> None:
         """Of the pairs of a page (its place in `numbers`) and a fingerprint those that match: pairs that met in a
         table, and those that met in a band."""
-        both = _each_once(joined([met, banded], met.keys.shape[1]))
-        if not len(both):
+        if not len(met) and not len(banded):
             return
+        both = _each_once(joined([met, banded], met.keys.shape[1]))
         prefixed = set(zip(met.query.tolist(), self._numbers(met), strict=True))
         candidates = zip(
             both.query.tolist(), self._numbers(both), both.distances.tolist(), self.records(both.keys), strict=True
@@ -205,11 +205,13 @@ def matches(sets: Sequence[TableSet], entries: Sequence[Entry]) -> list[list[lis
     if not sets:
         return []
     relation = sets[0].relation
+    if any(tables.relation != relation for tables in sets[1:]):
+        raise TableMismatch(f"{sets[0].directory} and the sets asked with it are not of one relation")
     some = [number for number, entry in enumerate(entries) if entry.fingerprint is not None]
     short = [number for number, entry in enumerate(entries) if entry.fingerprint is None]
     keys = arrays.from_ints([entries[number].fingerprint or 0 for number in some], relation.design.bits)
     band_keys = [relation.band_keys(entries[number].verifier) for number in some]
-    met = _met(sets, keys, band_keys, relation.reach) if some else [(joined([], 0), joined([], 0))] * len(sets)
+    met = _met(sets, keys, band_keys, relation.reach) if some else [(nothing(0), nothing(0))] * len(sets)
     answers = []
     for tables, pairs in zip(sets, met, strict=True):
         found: list[list[tuple[int, Record]]] = [[] for _ in entries]
@@ -223,26 +225,26 @@ def _met(
     sets: Sequence[TableSet], fingerprints: Keys, band_keys: Sequence[Sequence[int]] | None, reach: int
 ) -> list[tuple[Pairs, Pairs]]:
     """For each of some sets the pairs that meet in its tables, each once, and those in its bands (None: not asked)."""
-    keys_of: dict[Part, tuple[Keys, Places]] = {}
-    asked = []
-    for number, tables in enumerate(sets):
-        for part, table in tables._parts:
-            if part.band is None or band_keys is not None:
-                if part not in keys_of:
-                    keys_of[part] = part.keys(fingerprints, band_keys or ())
-                asked.append((number, part, Question(table, keys_of[part][0], part.prefix, part.radius)))
-    answers = probe([question for _, _, question in asked], reach, sets[0].threads)
-    found: dict[tuple[int, bool], list[Pairs]] = {}
-    for (number, part, _), pairs in zip(asked, answers, strict=True):
-        if len(pairs):
-            whose = keys_of[part][1][pairs.query]
-            restored = Pairs(whose, part.restored(pairs.keys), pairs.distances)
-            found.setdefault((number, part.band is None), []).append(restored)
-    size = fingerprints.shape[1]
-    return [
-        (_each_once(joined(found.get((n, True), []), size)), _each_once(joined(found.get((n, False), []), size)))
-        for n in range(len(sets))
+    some = [n for n, (part, _) in enumerate(sets[0]._parts) if part.band is None or band_keys is not None]
+    keys = {n: sets[0]._parts[n][0].keys(fingerprints, band_keys or ()) for n in some}
+    asked = [(tables, n) for tables in sets for n in some]
+    questions = [
+        Question(table, keys[n][0], part.prefix, part.radius)
+        for tables, n in asked
+        for part, table in (tables._parts[n],)
     ]
+    found: dict[tuple[TableSet, bool], list[Pairs]] = {}
+    for (tables, n), pairs in zip(asked, probe(questions, reach, sets[0].threads), strict=True):
+        if len(pairs):
+            part = tables._parts[n][0]
+            restored = Pairs(keys[n][1][pairs.query], part.restored(pairs.keys), pairs.distances)
+            found.setdefault((tables, part.band is None), []).append(restored)
+    size = fingerprints.shape[1]
+
+    def of(tables: TableSet, by_table: bool) -> Pairs:
+        return _each_once(joined(found.get((tables, by_table), []), size))
+
+    return [(of(tables, True), of(tables, False)) for tables in sets]
 
 
 def verifier_bytes(relation: Relation) -> int:

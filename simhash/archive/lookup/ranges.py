@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,20 @@ class Pairs:
         return len(self.query)
 
 
+@cache
+def nothing(size: int) -> Pairs:
+    """None at all; keys of `size` words."""
+    return Pairs(np.zeros(0, np.int64), np.zeros((0, size), np.uint64), np.zeros(0, np.int64))
+
+
 def joined(found: list[Pairs], size: int) -> Pairs:
     """All of them; keys of `size` words."""
+    if len(found) < 2:
+        return found[0] if found else nothing(size)
     return Pairs(
-        np.concatenate([np.zeros(0, np.int64), *(pairs.query for pairs in found)]),
-        np.concatenate([np.zeros((0, size), np.uint64), *(pairs.keys for pairs in found)]),
-        np.concatenate([np.zeros(0, np.int64), *(pairs.distances for pairs in found)]),
+        np.concatenate([pairs.query for pairs in found]),
+        np.concatenate([pairs.keys for pairs in found]),
+        np.concatenate([pairs.distances for pairs in found]),
     )
 
 
@@ -112,6 +121,8 @@ def probe(asked: Sequence[Question], reach: int, threads: int) -> list[Pairs]:
 
 
 def _pairs(question: Question, queries: bytes, keys: bytes, distances: bytes) -> Pairs:
+    if not queries:
+        return nothing(question.queries.shape[1])
     found, apart = (np.frombuffer(data, np.uint32).astype(np.int64) for data in (queries, distances))
     return Pairs(found, np.frombuffer(keys, np.uint64).reshape(-1, question.queries.shape[1]), apart)
 
@@ -120,7 +131,7 @@ def _probed(question: Question, reach: int) -> Pairs:
     """The answer in NumPy."""
     table, size = question.table, question.queries.shape[1]
     if not len(table):
-        return joined([], size)
+        return nothing(size)
     ranges, query = _sorted_ranges(table, question.queries, question.prefix, question.radius)
     found = []
     for blocks, some in _portions(ranges):
