@@ -218,9 +218,7 @@ def main() -> None:
     for name, default in (("live", "300k"), ("whole", "100k"), ("bare", "10M")):
         parser.add_argument(f"--{name}", type=count_of, default=default, help="how many pages  [%(default)s]")
     parser.add_argument("--design", default="3", help="permutation tables  [%(default)s]")
-    parser.add_argument(
-        "--tables", type=Path, help="where the bare tables lie, or are to be kept"
-    )
+    parser.add_argument("--tables", type=Path, help="where the bare tables lie, or are to be kept")
     given = parser.parse_args()
     profile = DEFAULT
     relation = Relation(
