@@ -1,6 +1,7 @@
 """The ways to a Redis that settings can name."""
 
 import pytest
+import redis
 
 from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
@@ -71,3 +72,30 @@ def test_a_profile_of_ones_own_is_not_taken_for_a_shipped_one(redis_server, name
     connected_index(older, judging_profile(older))
     assert judging_profile(settings_of(redis_server, name, profile="segmented")) == SEGMENTED
     assert judging_profile(settings_of(redis_server, name, profile=str(tmp_path / "mine.toml"))).name == "mine"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_redis_that_goes_away_between_any_two_commands_of_opening_is_said_not_to_answer(
+    redis_server, name, monkeypatch, there
+):
+    settings, send = settings_of(redis_server, name), redis.Connection.send_packed_command
+    if there:
+        connected_index(settings, DEFAULT)
+    left = [0]
+
+    def sent(self, command, check_health=True):
+        left[0] -= 1
+        if left[0] < 0:
+            raise redis.ConnectionError("gone")
+        return send(self, command, check_health)
+
+    monkeypatch.setattr("redis.retry.sleep", lambda _: None)
+    monkeypatch.setattr(redis.Connection, "send_packed_command", sent)
+    for count in range(1000):
+        left[0] = count
+        try:
+            connected_index(settings, judging_profile(settings))
+        except IndexUnreachable:
+            continue
+        break
+    assert 8 < count < 1000

@@ -7,6 +7,7 @@ from typing import Any
 import redis
 
 from simhash.errors import IndexMisconfigured
+from simhash.index.redis.faults import translated
 from simhash.index.redis.operators.inside import Inside
 
 
@@ -56,11 +57,16 @@ def check_rights(inside: Inside) -> None:
 
 
 def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
-    """What in the server's settings makes the index larger than it need be; empty when nothing does."""
-    try:
-        settings = client.config_get("*list*", "*zip*")
-    except redis.ResponseError:
-        return []  # managed servers hide CONFIG
+    """What in the server's settings makes the index larger than it need be; empty when nothing does.
+
+    Raises:
+        IndexUnreachable: it does not answer.
+    """
+    with translated():
+        try:
+            settings = client.config_get("*list*", "*zip*")
+        except redis.ResponseError:
+            return []  # managed servers hide CONFIG
     wanted = {"hash-max-@-entries": 128, "hash-max-@-value": longest_record}
     advice = []
     for pattern, least in wanted.items():
