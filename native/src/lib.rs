@@ -187,5 +187,5 @@ mod _native {
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 5;
+    const INTERFACE: u32 = 6;
 }

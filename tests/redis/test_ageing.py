@@ -3,21 +3,24 @@
 import os
 import signal
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from multiprocessing import get_context
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash.archive.segments import contents as moments
+from simhash.archive.segments import numbered
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Retention, Unique
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found
-from simhash.index.rows import RecordRow, Takedown, decoded
+from simhash.index.redis.operators.transfer import loaded, opened_for_import
+from simhash.index.rows import RecordRow, Takedown
 from simhash.relation.tables import design
 from tests.kafka.test_rebuild import PROFILE as VERDICTS_OF
 from tests.kafka.test_rebuild import TAKEN_DOWN_MS, told
@@ -25,7 +28,6 @@ from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.redis.test_retention import Model, fresh
 from worker.ageing import segments
 from worker.ageing.segments import Ageing
-from worker.cli.verify import rows_of
 from worker.index import stores
 from worker.index.whole import Whole
 from worker.rebuilding.build import Target, archived_up_to, build
@@ -388,6 +390,91 @@ def test_what_was_told_is_held_against_index_and_archive_together(aged, pages, h
     uniques = {answer.decision.seq for answer in answers if isinstance(answer.decision, Unique)}
     if harm:
         aged.whole().take_down([Found(f, r) for f, r in aged.whole().scan() if r.seq == 2])
-    rows = list(map(decoded, rows_of(aged.whole())))
+    rows = list(aged.whole().exported())
     assert {row.seq for row in rows if isinstance(row, RecordRow)} == uniques - ({2} if harm else set())
     assert rows[-1].records == len(uniques) - harm
+
+
+# What operators see --------------------------------------------------------------------------------------------------
+
+
+def numbers_in(rows):
+    return [row.seq for row in rows if isinstance(row, RecordRow)]
+
+
+@pytest.mark.parametrize("after", [0, 5, 30])
+def test_an_export_has_every_record_once_in_order_though_pages_go_to_disk_meanwhile(aged, pages, filled, after):
+    four_segments(aged)
+    rows = aged.whole().exported()
+    head, *some = list(islice(rows, after + 1))
+    aged.ageing(5).retire()
+    aged.ageing().merge()
+    aged.judge(pages[120:])  # and Redis forgets them
+    rest = list(rows)
+    expected = [seq for _, seq, _ in filled.live]
+    assert numbers_in([*some, *rest]) == sorted(expected)
+    assert head.documents == rest[-1].records == len(expected)
+
+
+def test_many_records_are_put_in_order_by_files(aged, filled, monkeypatch):
+    monkeypatch.setattr(numbered, "RUN_RECORDS", 7)
+    aged.ageing(5).retire()
+    assert numbers_in(aged.whole().exported()) == sorted(seq for _, seq, _ in filled.live)
+
+
+def test_an_imported_index_answers_as_the_one_with_an_archive_did(aged, pages, filled, backend, name, tmp_path):
+    aged.ageing(20).retire()
+    head, *rows = aged.whole().exported()
+    store = opened_for_import(backend.of(f"{name}-b").client, f"{name}-b", head)
+    loaded(store, head, rows, lambda _: None)
+    store.release(head.generation)
+    copy = backend.open(f"{name}-b", RULE, 400, profile=PROFILE)
+    again = fresh(pages, 10_000)
+    assert [summary(a.decision) for a in copy.check_and_insert(again, {})] == [filled.judge(p, 0) for p in again]
+
+
+@pytest.fixture
+def told_of_aged(backend, name, tmp_path, pages, say):
+    """An index with an archive, and what an `index` command says of it: exit code and output."""
+    aged = Aged(backend, name, tmp_path / name)
+    aged.judge(pages[:120])
+    aged.ageing(20).retire()
+
+    def run(*command, archive=True):
+        place = ("--redis-url", backend.url, "--index-name", name, *(("--archive", str(tmp_path)) if archive else ()))
+        return say("index", *command, *place)[:2]
+
+    return aged, run
+
+
+def test_statistics_tell_what_lies_on_disk(told_of_aged):
+    aged, run = told_of_aged
+    code, out = run("stats", "--json")
+    found = msgspec.json.decode(out)["archive"]
+    stored = aged.contents().segments[0]
+    assert (code, found["pages"], found["segments"]) == (0, stored.pages, 1)
+    assert found["archived"] == stored.last
+    assert found["bytes"] > 100 * stored.pages
+    assert f"{stored.pages:,} (1 segments, " in run("stats")[1]
+    aged.judge(fresh([entry(900 + n, n << 40, 0) for n in range(20)], 1))
+    later = msgspec.json.decode(run("stats", "--json")[1])
+    assert later["archive"]["in_both"] < found["in_both"] == stored.pages
+    held = later["documents"] + later["archive"]["pages"] - later["archive"]["in_both"]
+    assert held == len(list(aged.whole().scan()))
+
+
+def test_a_check_reads_the_files_of_the_archive(told_of_aged):
+    aged, run = told_of_aged
+    segment = aged.contents().segments[0]
+    code, out = run("check")
+    assert (code, f"{segment.pages} archived records: the index is whole" in out) == (0, True)
+    path = aged.directory / segment.name / "records.zst"
+    data = path.read_bytes()
+    path.write_bytes(data[:-5] + bytes([data[-5] ^ 1]) + data[-4:])
+    code, out = run("check")
+    assert (code, out.startswith("archive: "), str(path) in out) == (1, True, True)
+
+
+@pytest.mark.parametrize("command", [["stats"], ["check"], ["export", "/dev/null"]])
+def test_a_command_that_is_not_told_where_the_archive_lies_says_so(told_of_aged, command):
+    assert told_of_aged[1](*command, archive=False)[0] == 5

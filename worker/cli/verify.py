@@ -13,14 +13,11 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index.redis.operators.filling import record_row
-from simhash.index.redis.operators.operations import Operations
-from simhash.index.redis.operators.transfer import exported
-from simhash.index.rows import EndRow, RecordRow, encoded
+from simhash.index.rows import encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
-from worker.index.whole import Whole, found_whole
+from worker.index.whole import found_whole
 from worker.settings import Settings
 from worker.verifying.checks import Check
 from worker.verifying.rules import BUCKET_BITS, Given
@@ -132,24 +129,8 @@ def verify(
 
 
 def rows_of_index(settings: Settings) -> Iterator[bytes]:
-    """The lines that `index export` would write: the one way in which an index is looked at here. Where it has an
-    archive, what lies there stands before the end."""
-    return rows_of(found_whole(settings))
-
-
-def rows_of(whole: Whole) -> Iterator[bytes]:
-    """The same of an opened index."""
-    held: set[int] = set()
-    for row in exported(Operations(whole.index)):
-        if isinstance(row, RecordRow):
-            held.add(row.seq)
-        if isinstance(row, EndRow):
-            for fingerprint, record in whole.archived():
-                if record.seq not in held:
-                    held.add(record.seq)
-                    yield encoded(record_row(whole.index.inside.layout, fingerprint, record))
-            row = msgspec.structs.replace(row, records=len(held))
-        yield encoded(row)
+    """The lines that `index export` would write: the one way in which an index is looked at here."""
+    return map(encoded, found_whole(settings).exported())
 
 
 def _told(check: Check) -> Iterator[str]:

@@ -7,18 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+from simhash.archive.lookup.opened import TableSet
+from simhash.archive.segments.contents import Segment
 from simhash.archive.segments.segmented import SegmentedArchive
+from simhash.archive.verify import verify
 from simhash.errors import IndexMismatch
 from simhash.index import Neighbour, Record
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.operators.findings import Findings, Violation
+from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found, take_down, under
+from simhash.index.redis.operators.transfer import exported
+from simhash.index.redis.operators.walking import readable, walk
+from simhash.index.rows import AnyRow
 from worker.index.stores import archive_of, found_index
 from worker.settings import Settings
 
 Stored = tuple[int | None, Record]
+
+
+class OnDisk(NamedTuple):
+    """An archive: records that are found, segments, bytes, up to which number all lie there, and how many of them
+    Redis has not forgotten yet."""
+
+    pages: int
+    segments: int
+    bytes: int
+    archived: int
+    in_both: int
 
 
 @dataclass(frozen=True)
@@ -78,6 +99,70 @@ class Whole:
         before = set(retiring.contents().gone)
         after = retiring.move(lambda contents: contents.without(numbers))
         return set(after.gone) - before if after else set()
+
+    def exported(self) -> Iterator[AnyRow]:
+        """The rows of both (see `simhash.index.rows`), records in rising order of their numbers."""
+        return exported(Operations(self.index), self if self.retiring else None)
+
+    def elsewhere(self) -> int:
+        """How many records lie in the archive alone."""
+        return len(self._archive()) - self.retiring.still_here() if self.retiring else 0
+
+    def records(self, last: int) -> Iterator[Found]:
+        """Every record in rising order of its number, up to `last`, each once.
+
+        What the archive has comes first, then what Redis has behind it. When pages went to disk meanwhile, Redis may
+        have forgotten them between two readings: then they are read there.
+        """
+        told = 0
+        while True:
+            archived = self.index.archived() or 0
+            if archived > told:
+                yield from (Found(*each) for each in self._archive().by_number(told + 1, min(archived, last)))
+                told = archived
+            for part in walk(self.index.inside, told + 1, last):
+                if self.index.archived() != archived:
+                    break
+                for entry in readable(part.entries):
+                    if entry.record and told < entry.seq <= last:
+                        yield Found(entry.fingerprint, entry.record)
+                    told = max(told, entry.seq)
+            else:
+                return
+
+    def on_disk(self) -> OnDisk | None:
+        """What the archive is like; None: there is none."""
+        if self.retiring is None:
+            return None
+        contents, directory = self.retiring.contents(), self.retiring.directory
+        files = [path for each in contents.segments for path in (directory / each.name).iterdir()]
+        size = sum(path.stat().st_size for path in files)
+        return OnDisk(contents.pages, len(contents.segments), size, contents.archived, self.retiring.still_here())
+
+    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+        """All that is wrong with the index and the files of its archive, and how much was looked at."""
+        found = Operations(self.index).check(on_progress)
+        if self.retiring:
+            for segment in self.retiring.contents().segments:
+                self._check_segment(self.retiring.directory, segment, found, on_progress)
+        return found
+
+    def _check_segment(
+        self, directory: Path, segment: Segment, found: Findings, on_progress: Callable[[Findings], None]
+    ) -> None:
+        place, before = directory / segment.name, len(found.violations)
+        found.violations += [Violation("archive", line) for line in verify(place, lambda *_: on_progress(found))]
+        if len(found.violations) > before:
+            return
+        strange = 0
+        for _, record in TableSet(place).scan():
+            found.archived += 1
+            strange += not segment.first <= record.seq <= segment.last
+        if strange:
+            numbers = f"{segment.first:,} to {segment.last:,}"
+            found.violations.append(
+                Violation("archive", f"{place} has {strange:,} records without a number from {numbers}")
+            )
 
     def _archive(self) -> SegmentedArchive:
         assert self.retiring is not None

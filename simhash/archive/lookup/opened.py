@@ -17,7 +17,7 @@ from simhash.archive.format import keys as arrays
 from simhash.archive.format import manifest as manifests
 from simhash.archive.format.keys import Keys
 from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, identity, parts
-from simhash.archive.format.record_file import DIGEST_BITS, RecordCodec, RecordFile, key_number, tagged
+from simhash.archive.format.record_file import DIGEST_BITS, Body, RecordCodec, RecordFile, key_number, tagged
 from simhash.archive.format.table_file import TableFile
 from simhash.archive.lookup.ranges import Pairs, Question, joined, nothing, probe
 from simhash.errors import TableMismatch
@@ -189,11 +189,17 @@ class TableSet:
         Raises:
             TableMismatch: the set is bare.
         """
-        bits = self.relation.design.bits
-        for key, body in self._needed(self._record_file).scan():
-            yield key_number(key, bits), self._codec.decode(body, has_fingerprint=True)
-        for _, body in self._needed(self._digest_file).scan():
-            yield None, self._codec.decode(body, has_fingerprint=False)
+        return (self.stored(*each) for each in self.bodies())
+
+    def bodies(self) -> Iterator[tuple[bool, Body]]:
+        """The same as it stands in the files; and whether it has a fingerprint."""
+        yield from ((True, each) for each in self._needed(self._record_file).scan())
+        yield from ((False, each) for each in self._needed(self._digest_file).scan())
+
+    def stored(self, has_fingerprint: bool, each: Body) -> tuple[int | None, Record]:
+        """What one of `bodies` says."""
+        fingerprint = key_number(each.key, self.relation.design.bits) if has_fingerprint else None
+        return fingerprint, self._codec.decode(each.body, has_fingerprint)
 
 
 def matches(sets: Sequence[TableSet], entries: Sequence[Entry]) -> list[list[list[tuple[int, Record]]]]:

@@ -9,6 +9,7 @@ from simhash.archive.format import keys as arrays
 from simhash.archive.lookup.opened import TableSet, matches
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents, Segment
+from simhash.archive.segments.numbered import by_number
 from simhash.errors import TableMismatch
 from simhash.index.interface import Entry, Neighbour, Record
 
@@ -81,6 +82,14 @@ class SegmentedArchive:
         """Every record with its fingerprint (None: digest only), segment by segment."""
         for tables in self.sets:
             yield from ((fingerprint, record) for fingerprint, record in tables.scan() if self._is_here(record))
+
+    def by_number(self, first: int, last: int) -> Iterator[tuple[int | None, Record]]:
+        """Every record from number `first` to number `last`, in the order of numbers; see `numbered`."""
+        for segment, tables in zip(self.contents.segments, self.sets, strict=True):
+            if first <= segment.last and segment.first <= last:
+                yield from (
+                    each for each in by_number(tables) if first <= each[1].seq <= last and self._is_here(each[1])
+                )
 
     def _is_here(self, record: Record) -> bool:
         return record.seq not in self._gone

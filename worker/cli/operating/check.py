@@ -10,19 +10,19 @@ import click
 import msgspec
 
 from simhash.index.redis.operators.findings import Findings
-from simhash.index.redis.operators.operations import Operations
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.index.stores import found_index
+from worker.index.whole import found_whole
 
 SHOWN = 100
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="one JSON object, with all violations")
-@settings_options((*INDEX, *LOGGING))
+@settings_options((*INDEX, "archive", *LOGGING))
 def check(as_json: bool, config: Path | None, **flags: Any) -> None:
-    """Verify that the index is whole: each record in all its tables and bands, and nothing beyond.
+    """Verify that the index is whole: each record in all its tables and bands, and nothing beyond; and the files of its
+    archive, where it has one.
 
     Workers may go on: what looks wrong is read again, in one step, before it is reported; and no command to Redis is
     long. Reads everything once: about a minute for each million pages. Exit code 1 when something is wrong; then
@@ -32,15 +32,16 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
       simhash-dedup index check
       simhash-dedup index check --json | jq .violations
     """
-    index, tell = Operations(found_index(settings_of(config, flags))), teller()
-    found = index.check(lambda found: tell(f"checking: {_counts(found)}"))
+    whole, tell = found_whole(settings_of(config, flags)), teller()
+    found = whole.check(lambda found: tell(f"checking: {_counts(found)}"))
     click.echo(msgspec.json.encode(found) if as_json else _text(found))
     sys.exit(1 if found.violations else 0)
 
 
 def _counts(found: Findings) -> str:
     counts = {"records": found.records, "keys": found.keys, "members": found.members}
-    return ", ".join(f"{count:,} {what}" for what, count in (counts | {"decisions": found.journalled}).items())
+    counts |= {"decisions": found.journalled} | ({"archived records": found.archived} if found.archived else {})
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 
 def _text(found: Findings) -> str:

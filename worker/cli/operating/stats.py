@@ -15,7 +15,7 @@ from simhash.index import Record
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.statistics import EXACT_KEYS, SAMPLE, Kind, Statistics
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.index.stores import found_index
+from worker.index.whole import OnDisk, found_whole
 
 
 @click.command()
@@ -25,9 +25,10 @@ from worker.index.stores import found_index
     help=f"buckets to look at in each table; else all where there are at most {EXACT_KEYS:,} keys, or {SAMPLE:,}",
 )
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
-@settings_options((*INDEX, *LOGGING))
+@settings_options((*INDEX, "archive", *LOGGING))
 def stats(sample: int | None, as_json: bool, config: Path | None, **flags: Any) -> None:
-    """Show how large an index is, what takes the memory, how even its buckets are, its oldest and newest page.
+    """Show how large an index is, what takes the memory, how even its buckets are, its oldest and newest page,
+    and what lies in its archive on disk.
 
     All is counted where the keys are few. In a large index entries and memory are estimated, and it says so.
 
@@ -35,12 +36,13 @@ def stats(sample: int | None, as_json: bool, config: Path | None, **flags: Any) 
       simhash-dedup index stats
       simhash-dedup index stats --sample 1000000     # every bucket: the largest ones for certain
     """
-    index = Operations(found_index(settings_of(config, flags)))
+    whole = found_whole(settings_of(config, flags))
+    index, disk = Operations(whole.index), whole.on_disk()
     found = index.statistics(sample, Random(0))
     if as_json:
-        click.echo(msgspec.json.encode(_fields(index, found)))
+        click.echo(msgspec.json.encode(_fields(index, found, disk)))
     else:
-        click.echo("\n".join(_lines(index, found)))
+        click.echo("\n".join(_lines(index, found, disk)))
 
 
 def _spec_fields(index: Operations) -> dict[str, object]:
@@ -57,10 +59,11 @@ def _spec_fields(index: Operations) -> dict[str, object]:
     }
 
 
-def _fields(index: Operations, found: Statistics) -> dict[str, object]:
+def _fields(index: Operations, found: Statistics, disk: OnDisk | None) -> dict[str, object]:
     kinds = {kind.kind: msgspec.to_builtins(kind) | {"skew": round(kind.skew, 2)} for kind in found.kinds}
     return _spec_fields(index) | {
         "documents": found.documents,
+        "archive": disk and disk._asdict(),
         "numbers": found.numbers,
         "removed": found.removed,
         "oldest": _record_fields(found.oldest),
@@ -86,11 +89,14 @@ def _record_fields(record: Record | None) -> dict[str, object] | None:
     return {"seq": record.seq, "inserted_ms": record.inserted_ms, "url": record.url, "fetched_at": record.fetched_at}
 
 
-def _lines(index: Operations, found: Statistics) -> Iterator[str]:
+def _lines(index: Operations, found: Statistics, disk: OnDisk | None) -> Iterator[str]:
     for name, value in _spec_fields(index).items():
         yield f"{name.replace('_', ' '):22}{value}"
     numbers = f"{found.numbers:,} numbers given, {found.removed:,} removed out of turn"
     yield f"{'documents':22}{found.documents:,} ({numbers})"
+    if disk:
+        yield f"{'archive':22}{disk.pages:,} ({disk.segments} segments, {_size(disk.bytes)}, up to {disk.archived:,})"
+        yield f"{'in both together':22}{found.documents + disk.pages - disk.in_both:,}"
     for which, record in (("oldest", found.oldest), ("newest", found.newest)):
         yield f"{which:22}{'none' if record is None else f'{_time(record)}  seq {record.seq:,}  {record.url}'}"
     yield f"{'most candidates':22}{found.most_candidates:,} of one page"

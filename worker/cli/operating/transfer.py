@@ -11,14 +11,14 @@ import click
 import msgspec
 import zstandard
 
-from simhash.index.redis.operators.operations import Operations
-from simhash.index.redis.operators.transfer import exported, loaded
+from simhash.index.redis.operators.transfer import loaded
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
-from worker.index.stores import found_index, opened_store
+from worker.index.stores import opened_store
+from worker.index.whole import Whole, found_whole
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 LEVEL = 3
@@ -26,24 +26,25 @@ LEVEL = 3
 
 @click.command()
 @click.argument("file", type=FILE)
-@settings_options((*INDEX, *LOGGING))
+@settings_options((*INDEX, "archive", *LOGGING))
 def export(file: Path, config: Path | None, **flags: Any) -> None:
     """Write the index to FILE: all records, marks and journals, a JSON object a line (ARCHITECTURE.md has the rows).
 
     FILE is compressed when it ends in .zst. What is written is the index as it was at the begin: workers may go on, but
     where another index is to take over, stop them first. FILE appears when it is complete; after a failure begin again.
-    A device or a pipe (/dev/stdout) is written to as it is.
+    A device or a pipe (/dev/stdout) is written to as it is. Where the index has an archive, its records come first,
+    sorted by number, which takes some room for temporary files. An import stores all of them in Redis.
 
     \b
       simhash-dedup index export index.jsonl.zst
       simhash-dedup index import index.jsonl.zst --redis-url redis://new:6379/0
     """
-    index = found_index(settings_of(config, flags))
+    whole = found_whole(settings_of(config, flags))
     device = file.exists() and not file.is_file()  # or a pipe: nothing may come into its place
     beside = file if device else file.with_name(f"{file.name}.partial")
     try:
         with _written(beside, file.suffix == ".zst") as out:
-            end = _export(Operations(index), index.documents(), out)
+            end = _export(whole, out)
         if not device:
             os.replace(beside, file)
     except OSError as error:
@@ -51,9 +52,9 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}", err=device)
 
 
-def _export(index: Operations, total: int, out: IO[bytes]) -> EndRow:
-    tell, records, last = teller(), 0, EndRow(0, 0, 0)
-    for row in exported(index):
+def _export(whole: Whole, out: IO[bytes]) -> EndRow:
+    tell, records, last, total = teller(), 0, EndRow(0, 0, 0), whole.documents()
+    for row in whole.exported():
         out.write(encoded(row))
         if isinstance(row, RecordRow):
             records += 1

@@ -18,6 +18,7 @@ class Findings:
     """What a check has seen so far; `long_buckets` are no fault, but cost memory.
 
     Attributes:
+        archived: records in the archive on disk.
         crowded: records that do not stand everywhere, because a place was full (see `Relation.place_limit`).
     """
 
@@ -27,4 +28,5 @@ class Findings:
     journalled: int = 0
     long_buckets: int = 0
     crowded: int = 0
+    archived: int = 0
     violations: list[Violation] = field(default_factory=list)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from simhash.errors import IndexFault
 from simhash.index.interface import Partition
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
@@ -15,7 +14,7 @@ from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.findings import Findings
 from simhash.index.redis.operators.statistics import Statistics, statistics
 from simhash.index.redis.operators.takedowns import Found, take_down, under
-from simhash.index.redis.operators.walking import walk
+from simhash.index.redis.operators.walking import readable, walk
 
 
 class Moment(NamedTuple):
@@ -65,11 +64,7 @@ class Operations:
         """Every record in rising order of its number, up to `last`."""
         with translated():
             for part in walk(self._inside, last=last):
-                for entry in part.entries:
-                    if entry.damaged:
-                        raise IndexFault(
-                            f"record {entry.seq} cannot be read: `simhash-dedup index check` says what is damaged"
-                        )
+                for entry in readable(part.entries):
                     if entry.record and entry.seq <= last:
                         yield Found(entry.fingerprint, entry.record)
 

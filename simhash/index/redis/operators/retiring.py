@@ -32,7 +32,7 @@ from simhash.index.base import moved
 from simhash.index.interface import Record, Retention
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.operators.walking import Numbered, stretch, walk
+from simhash.index.redis.operators.walking import Numbered, readable, stretch, walk
 
 BATCH_RECORDS = 2000
 TRIES = 100
@@ -98,12 +98,18 @@ class Retiring:
         """How many records more than so many are not archived."""
         if most is None:
             return 0
+        return max(0, state.documents - self._still_here(state) - most)
+
+    def still_here(self) -> int:
+        """How many records the archive has that Redis has not forgotten yet."""
+        return self._still_here(self._state())
+
+    def _still_here(self, state: _State) -> int:
         inside = self.index.inside
         with translated():
             first = stretch(inside, 0, 1).first
             gaps: int = inside.client.zcount(inside.layout.tombstones, "-inf", state.archived)
-        still_here: int = max(0, state.archived - first + 1 - gaps)
-        return max(0, state.documents - still_here - most)
+        return max(0, state.archived - first + 1 - gaps)
 
     def _is_over(self, number: int, oldest_ms: int) -> bool:
         """Whether the first record from this number on was inserted before a time."""
@@ -118,10 +124,7 @@ class Retiring:
         """
         with translated():
             for part in walk(self.index.inside, first, last):
-                for entry in part.entries:
-                    if entry.damaged:
-                        raise IndexMismatch(f"record {entry.seq} cannot be read: `simhash-dedup index check` says more")
-                    yield entry
+                yield from readable(part.entries)
 
     # Move ------------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Partition, Relation
@@ -23,6 +23,7 @@ from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, 
 from simhash.index.redis.operators.filling import Loader, Store, record_row
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import fields_in, fields_of, whole_number
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
@@ -34,12 +35,23 @@ _IMPORTING = "importing "
 # Out -----------------------------------------------------------------------------------------------------------------
 
 
-def exported(index: Operations) -> Iterator[AnyRow]:
-    """The rows of an index."""
+class Archived(Protocol):
+    """What an index has beside Redis."""
+
+    def elsewhere(self) -> int:
+        """How many records Redis has not."""
+
+    def records(self, last: int) -> Iterator[Found]:
+        """Every record of both in rising order of its number, up to `last`."""
+
+
+def exported(index: Operations, archive: Archived | None = None) -> Iterator[AnyRow]:
+    """The rows of an index, with those of its archive."""
     seq, documents, journals = index.moment()
+    documents += archive.elsewhere() if archive else 0
     yield index_row(index.layout.spec, index.generation, seq, documents)
     records = 0
-    for fingerprint, record in index.records(seq):
+    for fingerprint, record in (archive or index).records(seq):
         records += 1
         yield record_row(index.layout, fingerprint, record)
     rest = [row for partition in sorted(journals) for row in _journal_rows(partition, journals[partition])]

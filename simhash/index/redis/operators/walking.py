@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from simhash.errors import IndexMismatch
 from simhash.index.interface import Record
 from simhash.index.redis.operators.inside import Inside
 
@@ -83,3 +84,15 @@ def walk(inside: Inside, begin: int = 0, last: int | None = None) -> Iterator[St
         begin = found.begin + len(found.entries)
         if begin > (found.seq if last is None else min(last, found.seq)):
             return
+
+
+def readable(entries: Sequence[Numbered]) -> Sequence[Numbered]:
+    """The same.
+
+    Raises:
+        IndexMismatch: a record cannot be read.
+    """
+    for entry in entries:
+        if entry.damaged:
+            raise IndexMismatch(f"record {entry.seq} cannot be read: `simhash-dedup index check` says what is damaged")
+    return entries
