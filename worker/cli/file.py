@@ -24,7 +24,7 @@ from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Bench, run_files
 from worker.files.outputs import Outputs, Places
-from worker.files.pages_out import is_table
+from worker.files.pages_out import is_of_inputs
 from worker.files.summary import Summary
 from worker.index.stores import configured_profile, connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters
@@ -108,7 +108,7 @@ class Job:
     "--unique-out",
     type=FILE,
     help="also write the unique pages: to FILE.parquet, FILE.csv or FILE.tsv of such inputs, with all their columns; "
-    "else as JSONL, and their byte offsets to FILE.index",
+    "to FILE.warc.gz of WARCs, with revisits for exact copies; else as JSONL, and their byte offsets to FILE.index",
 )
 @click.option(
     "--annotate",
@@ -183,7 +183,7 @@ def _places(out: str, options: dict[str, Any]) -> Places:
 def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:
     """The job, done; and where rejected records are."""
     keeps_index = job.state is not None or job.on_server
-    keep = any(place is not None and is_table(place) for place in (job.places.unique, job.places.annotated))
+    keep = any(place is not None and is_of_inputs(place) for place in (job.places.unique, job.places.annotated))
     inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index, keep=keep)
     configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:

@@ -24,6 +24,7 @@ from simhash.errors import PageError
 from worker import compression
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
 from worker.errors import InputError, SettingsError
+from worker.files.captures import Capture, runs
 from worker.files.csv_pages import header_of, pages_in_csv
 from worker.files.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 from worker.judging.judge import Rejected, rejected
@@ -102,7 +103,7 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
         spool: copy standard input to a temporary file first, so that its content can name its records; needed when
             the index outlives the run.
         taken: the files of other inputs, which are left out of this one.
-        keep: the records of a table have their rows with them.
+        keep: the records of a table have their rows with them, those of a WARC their captures.
 
     Raises:
         InputError: there is no such input, or it is of no kind that is known.
@@ -123,7 +124,7 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
     if path.suffix.lower() in HTML_SUFFIXES:
         return _pages(name, [path], largest_page)
     if path.name.lower().endswith(WARC_SUFFIXES):
-        return _warc(path, largest_page)
+        return _warc(path, largest_page, keep)
     if path.suffix.lower() == PARQUET:
         return _parquet(path, keep)
     if path.name.lower().endswith(CSV_SUFFIXES):
@@ -179,19 +180,26 @@ def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: in
     return Input(name, size, records, lambda: stream.count)
 
 
-def _warc(path: Path, largest_page: int) -> Input:
+def _warc(path: Path, largest_page: int, keep: bool) -> Input:
     stream = _Counted(_opened(path))
+    largest = largest_page + MAX_HEAD_BYTES
 
     def records() -> Iterator[Record]:
         with _reading(path):
             topic = _topic(os.path.abspath(path), stream.digest())
-            content = decompressed(stream, _promised(path))
-            for number, record in enumerate(warc_records(content, largest_page + MAX_HEAD_BYTES)):
-                found = _in_warc(record, Source(topic, 0, number, None), largest_page)
-                if found is None:
-                    made.skipped += 1
-                else:
-                    yield found
+            found = enumerate(warc_records(decompressed(stream, _promised(path)), largest))
+            for capture in runs(found, largest) if keep else (Capture(None, [each]) for each in found):
+                yield from pages(capture, topic)
+
+    def pages(capture: Capture, topic: str) -> Iterator[Record]:
+        for number, record in capture.records:
+            found = _in_warc(record, Source(topic, 0, number, None), largest_page)
+            if isinstance(found, RawRecord) and keep:
+                found = found._replace(whole=capture)
+            if found is None:
+                made.skipped += 1
+            else:
+                yield found
 
     made = Input(str(path), path.stat().st_size, records, lambda: stream.count)
     return made

@@ -15,7 +15,7 @@ import xxhash
 
 from worker.errors import InputError
 from worker.files.inputs import Input
-from worker.files.pages_out import Output, index_of, is_table, pages_out, writing
+from worker.files.pages_out import Output, index_of, is_of_inputs, pages_out, writing
 from worker.files.summary import Summary
 from worker.judging.judge import Judged, Rejected
 from worker.records.passing import RawRecord
@@ -45,7 +45,7 @@ class Places:
     @property
     def unique_index(self) -> Path | None:
         """Beside the unique pages, where they are lines."""
-        return None if self.unique is None or is_table(self.unique) else index_of(self.unique)
+        return None if self.unique is None or is_of_inputs(self.unique) else index_of(self.unique)
 
     def files(self) -> list[Path]:
         """All of them."""
@@ -82,12 +82,11 @@ class Outputs:
         return Output("standard output", self._stack.enter_context(opened))
 
     def verdict(self, record: RawRecord, judged: Judged) -> None:
-        """Write a verdict, and the page if it is unique."""
+        """Write a verdict, and of the page what the other files hold of it."""
         self._verdicts.write(encode(judged.verdict) + b"\n")
-        if self._unique and judged.verdict.verdict == "unique":
-            self._unique.write(record, judged.verdict)
-        if self._annotated:
-            self._annotated.write(record, judged.verdict)
+        for pages in (self._unique, self._annotated):
+            if pages:
+                pages.write(record, judged.verdict)
 
     def rejection(self, name: str, record: RawRecord | None, rejection: Rejected) -> None:
         """Write what was rejected, why, and its bytes."""

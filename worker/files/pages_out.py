@@ -1,5 +1,6 @@
 """Pages that are written on, the unique ones or all of them annotated, in the form that their file's name asks for:
-Parquet of Parquet, CSV of CSV, each with all columns of the input; and lines of JSON of whatever is read.
+Parquet of Parquet, CSV of CSV, each with all columns of the input; WARC of WARC, with a revisit for an exact copy; and
+lines of JSON of whatever is read.
 
 An annotation says of a duplicate the URL of the page that it matches, and how similar they are; of a unique page
 nothing.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +21,10 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from worker.errors import InputError
+from worker.files.captures import Payload, framed, payload_of, revisit_of
 from worker.files.csv_pages import dialect_of
-from worker.files.inputs import PARQUET, Input
+from worker.files.inputs import PARQUET, WARC_SUFFIXES, Input
+from worker.files.warc import WarcRecord
 from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict
 
@@ -34,7 +38,7 @@ class Pages(Protocol):
     """Where pages go. Raises (all methods): InputError: it cannot be written."""
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
-        """Add a page."""
+        """Take a page, and write of it what this file holds."""
 
     def finish(self) -> None:
         """Write what is left; nothing is added any more."""
@@ -44,29 +48,40 @@ def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Outp
     """What writes pages of these inputs to a file.
 
     Raises:
-        InputError: its name asks for a table, and an input is none of that kind, or has other columns; or it cannot be
+        InputError: its name asks for a form, and an input is none of that kind, or has other columns; or it cannot be
             written.
     """
-    if not is_table(path):
+    if not is_of_inputs(path):
         return _AnnotatedLines(opened(path)) if annotated else _Lines(opened(path), opened(index_of(path)))
-    suffix = path.suffix.lower()
-    kind, suffixes = ("Parquet", (PARQUET,)) if suffix == PARQUET else (suffix[1:].upper(), (suffix,))
+    kind, suffixes = _kind_of(path)
     for each in inputs:
         bare = each.name.lower().removesuffix(".gz").removesuffix(".zst")
-        if each.columns is None or not bare.endswith(suffixes):
+        if not bare.endswith(suffixes):
             raise InputError(f"{path}: {kind} is written of {kind}, and {each.name} is none: name a .jsonl file")
         if each.columns != inputs[0].columns:
             raise InputError(f"{path}: {each.name} has other columns than {inputs[0].name}: one file cannot hold both")
+    if kind == "WARC":
+        if annotated:
+            raise InputError(f"{path}: records of a WARC are not annotated: name a .jsonl file")
+        return _Warc(opened(path))
     columns = inputs[0].columns
-    names = columns.names if suffix == PARQUET else columns
+    names = columns.names if kind == "Parquet" else columns
     if annotated and (there := set(ANNOTATION) & set(names)):
         raise InputError(f"{path}: {inputs[0].name} has a column {there.pop()} already")
-    return (_Parquet if suffix == PARQUET else _Csv)(opened(path), columns, annotated)
+    return (_Parquet if kind == "Parquet" else _Csv)(opened(path), columns, annotated)
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file's name asks for rows with all columns of the input."""
-    return path.suffix.lower() in (PARQUET, *CSV)
+def _kind_of(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The form that a file's name asks for, and how the names of inputs of that form end."""
+    if path.name.lower().endswith(WARC_SUFFIXES):
+        return "WARC", WARC_SUFFIXES
+    suffix = path.suffix.lower()
+    return ("Parquet" if suffix == PARQUET else suffix[1:].upper()), (suffix,)
+
+
+def is_of_inputs(path: Path) -> bool:
+    """Whether a file's name asks for pages as the inputs have them: rows with all columns, records of a WARC."""
+    return path.name.lower().endswith((PARQUET, *CSV, *WARC_SUFFIXES))
 
 
 def index_of(path: Path) -> Path:
@@ -107,6 +122,8 @@ class _Lines:
         self._offset = 0
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
+        if verdict.match:
+            return
         line = _line(record)
         entry = {"url": verdict.url, "seq": verdict.seq, "offset": self._offset, "length": len(line)}
         self._output.write(line)
@@ -147,6 +164,8 @@ class _Csv:
         self._write([*header, *(ANNOTATION if annotated else ())])
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
+        if verdict.match and not self._annotated:
+            return
         self._write([*record.whole, *(_annotation(verdict) if self._annotated else ())])
 
     def _write(self, row: Sequence[object]) -> None:
@@ -177,6 +196,8 @@ class _Parquet:
             self._writer = pq.ParquetWriter(output.file, schema)
 
     def write(self, record: RawRecord, verdict: Verdict) -> None:
+        if verdict.match and not self._annotated:
+            return
         row = record.whole.take([0])  # a copy: the row that was read keeps all rows read with it in memory
         if self._annotated:
             import pyarrow as pa
@@ -203,6 +224,48 @@ class _Parquet:
         with writing(self._output.name):
             self._writer.close()
             self._output.file.flush()
+
+
+class _Warc:
+    """Captures of unique pages, as they came; of a copy whose payload has the same bytes, with a revisit as response.
+
+    A `.gz` has a member for each record: a replay reads one alone. Of unique pages the payload's digest is kept,
+    about 200 bytes. Of what was judged in another run there is none, so its copies are left out like other duplicates.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._packed = output.name.lower().endswith(".gz")
+        self._info: WarcRecord | None = None
+        self._payloads: dict[int, Payload] = {}
+
+    def write(self, record: RawRecord, verdict: Verdict) -> None:
+        response = next(each for number, each in record.whole.records if number == record.source.offset)
+        payload = payload_of(response)
+        written = response
+        if verdict.match:
+            original = self._payloads.get(verdict.match.seq)
+            if payload is None or original is None or original.digest != payload.digest:
+                return
+            written = revisit_of(response, original, verdict.match)
+        elif payload and verdict.seq is not None:
+            self._payloads[verdict.seq] = payload
+        self._tell(record.whole.info)
+        for _, each in record.whole.records:
+            self._write(written if each is response else each)
+
+    def _tell(self, info: WarcRecord | None) -> None:
+        """The `warcinfo` that the next records stand under, if it is not the last one."""
+        if info is not None and info is not self._info:
+            self._info = info
+            self._write(info)
+
+    def _write(self, record: WarcRecord) -> None:
+        if (data := framed(record)) is not None:
+            self._output.write(gzip.compress(data, mtime=0) if self._packed else data)
+
+    def finish(self) -> None:
+        self._output.flush()
 
 
 def _line(record: RawRecord) -> bytes:

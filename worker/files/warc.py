@@ -25,18 +25,21 @@ CHUNK_BYTES = 1 << 20
 LONGEST_LENGTH = 18
 """Digits of a Content-Length."""
 _OK = "200"
-_HOLDING_PAGES = ("response", "resource", "conversion")
+HOLDING_PAGES = ("response", "resource", "conversion")
+"""Types of records that may hold a page."""
 
 Headers = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class WarcRecord:
-    """A record as framed: its headers by lower-case name, the begin of its block, and the length of the whole."""
+    """A record as framed: its headers by lower-case name, the begin of its block, the length of the whole block, and
+    its head as it stands, without the empty line behind it."""
 
     headers: Headers
     block: bytes
     length: int
+    head: bytes
 
 
 def warc_records(stream: IO[bytes], largest: int) -> Iterator[WarcRecord]:
@@ -54,7 +57,8 @@ def warc_records(stream: IO[bytes], largest: int) -> Iterator[WarcRecord]:
         length = headers.get("content-length", "")
         if not (length.isascii() and length.isdigit() and len(length) <= LONGEST_LENGTH):
             raise InputError(f"record {number} has no Content-Length but {length[:40]!r}")
-        yield WarcRecord(headers, _block(stream, int(length), largest, f"record {number}"), int(length))
+        block = _block(stream, int(length), largest, f"record {number}")
+        yield WarcRecord(headers, block, int(length), b"".join([version, *lines]))
         number += 1
 
 
@@ -67,7 +71,7 @@ def page_of(record: WarcRecord, largest: int) -> Page | None:
         PageError: stage "decode": its content encoding cannot be undone.
     """
     kind = record.headers.get("warc-type")
-    if kind not in _HOLDING_PAGES:
+    if kind not in HOLDING_PAGES:
         return None
     is_http = record.headers.get("content-type", "").lower().startswith("application/http")
     status, http, body = _http(record.block) if is_http else (_OK, record.headers, record.block)
@@ -145,11 +149,17 @@ def _block(stream: IO[bytes], length: int, largest: int, where: str) -> bytes:
 # HTTP ------------------------------------------------------------------------------------------------------------
 
 
-def _http(block: bytes) -> tuple[str, Headers, bytes]:
-    """Status, header fields and body of an HTTP response."""
+def split_http(block: bytes) -> tuple[bytes, bytes]:
+    """The head of an HTTP response, with the empty line at its end, and the body."""
     head, end, body = block.partition(b"\r\n\r\n")
     if not end or b"\n\n" in head:
-        head, _, body = block.partition(b"\n\n")
+        head, end, body = block.partition(b"\n\n")
+    return head + end, body
+
+
+def _http(block: bytes) -> tuple[str, Headers, bytes]:
+    """Status, header fields and body of an HTTP response."""
+    head, body = split_http(block)
     first, *lines = head.split(b"\n")
     words = first.split(None, 2)
     status = words[1].decode("latin-1") if len(words) > 1 and words[0].startswith(b"HTTP/") else ""

@@ -45,7 +45,8 @@ class RawRecord(NamedTuple):
 
     Attributes:
         page: when its container (a WARC, a directory) has already told what is what in it.
-        whole: what a table (Parquet, CSV) has in its row, all columns, for who writes it on; None: nobody asked.
+        whole: what its container has of it, for who writes it on: the row of a table (Parquet, CSV), all columns; the
+            records of a WARC. None: nobody asked.
     """
 
     source: Source
