@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     takedown_topic: Topic | None = Field(
         None, description="topic of pages that were deleted from the index, for rebuilds; none: not written"
     )
+    hosts_topic: Topic | None = Field(
+        None, description="compacted topic of what verdicts say of each host (`hosts`); none: not written"
+    )
     group_id: Name = Field("simhash-dedup", description="consumer group; one group an index")
     page_format: Literal["json", "html"] = Field(
         "json", description="json: a record's value is a JSON page; html: the key is the URL, the value the raw page"

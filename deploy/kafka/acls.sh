@@ -5,8 +5,8 @@
 #   deploy/kafka/acls.sh --bootstrap-server kafka:9093 --command-config admin.properties
 #
 # The arguments are passed on to Kafka's own kafka-acls.sh. Names that differ from the defaults of the settings are given
-# in the environment: INPUT_TOPIC, VERDICT_TOPIC, DEAD_LETTER_TOPIC, UNIQUE_TOPIC, TAKEDOWN_TOPIC (the last two: only where
-# the settings name them), GROUP_ID, TRANSACTIONAL_ID, and the users as WORKER and OPERATOR.
+# in the environment: INPUT_TOPIC, VERDICT_TOPIC, DEAD_LETTER_TOPIC, UNIQUE_TOPIC, TAKEDOWN_TOPIC, HOSTS_TOPIC (the last
+# three: only where the settings name them), GROUP_ID, TRANSACTIONAL_ID, and the users as WORKER and OPERATOR.
 set -eu
 
 worker="${WORKER:-User:simhash-dedup}"
@@ -16,6 +16,7 @@ verdicts="${VERDICT_TOPIC:-verdicts}"
 letters="${DEAD_LETTER_TOPIC:-pages.dlq}"
 unique="${UNIQUE_TOPIC:-}"
 takedowns="${TAKEDOWN_TOPIC:-}"
+hosts="${HOSTS_TOPIC:-}"
 group="${GROUP_ID:-simhash-dedup}"
 # Workers make theirs of group, host name and a number: so this is a prefix.
 transactional="${TRANSACTIONAL_ID:-$group}"
@@ -40,8 +41,8 @@ allow "$worker" --operation Read --group "$group"
 allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
 
 # The operator makes the topics, reads them (verify, rebuild), publishes takedowns (index delete), sends dead letters back to
-# the input (dlq replay), and sees whether workers run (index rewind, index accept).
-for topic in "$input" "$verdicts" "$letters" $unique $takedowns; do
+# the input (dlq replay), sees whether workers run (index rewind, index accept), and keeps what is known of hosts (hosts).
+for topic in "$input" "$verdicts" "$letters" $unique $takedowns $hosts; do
     allow "$operator" --operation Create --operation Read --operation DescribeConfigs --topic "$topic"
 done
 if [ "$takedowns" ]; then
@@ -52,3 +53,7 @@ for topic in "$input" "$letters"; do
     allow "$operator" --operation Write --topic "$topic"
 done
 allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-dlq-replay"
+if [ "$hosts" ]; then
+    allow "$operator" --operation Write --topic "$hosts"
+    allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-hosts"
+fi

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
@@ -13,6 +14,8 @@ from simhash.signature.profiles import DEFAULT
 from tests.documents import ROOT
 from tests.texts import PAGES
 from worker.files.outputs import rejection_line
+from worker.hosts.host import Host
+from worker.hosts.hosts import Hosts
 from worker.judging.judge import Rejected, judge, prepare
 from worker.records.dead_letter import dead_letter
 from worker.records.page import Limits, decode_page
@@ -117,3 +120,15 @@ def is_page(value):
     except PageError:
         return False
     return True
+
+
+def test_a_host_is_what_its_schema_says():
+    match = Match("https://a.example/", None, 0, "exact", False, None, 1)
+    (judged,) = judge([prepare(records()[0], recipe(Settings(), DEFAULT))], MemoryIndex(), DEFAULT)
+    copies = [msgspec.structs.replace(judged.verdict, url=f"https://a.example/{n}?x", match=match) for n in range(40)]
+    hosts = Hosts()
+    hosts.add([judged.verdict, *copies])
+    for line in map(json.loads, hosts):
+        validator("host-1").validate(line)
+    assert {"flags": ["soft-404"], "useless": ["/#", "?x"]}.items() <= line.items()
+    assert FILES["host-1"]["required"] == list(FILES["host-1"]["properties"]) == list(Host.__struct_fields__)

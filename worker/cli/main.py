@@ -62,6 +62,7 @@ class _Commands(LazyGroup):
         "evaluate": Lazy("worker.cli.evaluate:evaluate", "Measure what profiles find, on labelled pages."),
         "explain": Lazy("worker.cli.explain:explain", "Show why two pages match, or do not."),
         "file": Lazy("worker.cli.file:file", "Judge the pages in files; nothing to start."),
+        "hosts": Lazy("worker.cli.hosts:hosts", "Say of each host what is new, and which of its URLs never are."),
         "index": Lazy("worker.cli.main:index", "Look after an index: size, takedowns, export, migration …"),
         "inspect": Lazy("worker.cli.index:inspect", "Show what the index holds near a URL or fingerprint."),
         "plan": Lazy("worker.cli.plan:plan", "Show what an index would take and find, before there is one."),

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 
 from simhash.explaining import Explanation, explain
 from simhash.signature.profiles import Profile
 from worker.cli.options import Count
 from worker.cli.profile_given import PROFILE, given_profile
 from worker.errors import InputError
-from worker.records.verdict import Verdict, decode
+from worker.files.verdicts_in import verdicts_in
 from worker.reporting.collected import Collected, Row
 from worker.reporting.document import document
 from worker.reporting.pairs import Name, names_of, shown, texts_of
-from worker.verifying.sources import opened
 
 FILE = click.Path(path_type=Path, exists=True)
 OUT = click.Path(path_type=Path, dir_okay=False)
@@ -62,7 +60,7 @@ def report(
         raise InputError(f"{out} is there already: --force overwrites it")
     collected = Collected()
     for path in verdicts:
-        collected.add_all(_verdicts_in(path))
+        collected.add_all(verdicts_in(path))
     explained = _explained(collected, pages, pairs, clusters, profile)
     title = ", ".join(path.name for path in verdicts)
     try:
@@ -70,16 +68,6 @@ def report(
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
     click.echo(f"{collected.verdicts:,} verdicts, {len(collected.rows):,} duplicates, {len(explained):,} pairs: {out}")
-
-
-def _verdicts_in(path: Path) -> Iterator[Verdict]:
-    with opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            if line.strip():
-                try:
-                    yield decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise InputError(f"{path}, line {number}: not a verdict: {error}") from error
 
 
 def _explained(

@@ -10,7 +10,7 @@ import click
 
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.settings import Settings
-from worker.stream.kafka.topics import ensure_topics, plans
+from worker.stream.kafka.topics import ensure_topics, hosts_plan, plans
 
 BROKER_DEFAULT = -1
 NAMES = [
@@ -56,7 +56,7 @@ def topics(
       simhash-dedup topics --config dedup.toml --dry-run      # only say what is missing or wrong
     """
     settings = settings_of(config, flags)
-    wanted = plans(settings, partitions, retention_days)
+    wanted = plans(settings, partitions, retention_days) + hosts_plan(settings)
     remains = False
     for line in ensure_topics(settings, wanted, replication_factor or BROKER_DEFAULT, dry_run):
         click.echo(line)

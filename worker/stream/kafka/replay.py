@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,16 @@ from worker.stream.kafka.topics import existing
 POLL_MS = 500
 AT_ONCE = 5000
 FOR_EVER_MS = 1 << 62
+FROM_THE_FIRST: Mapping[int, int] = {}
 
 
-def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Received]:
+def replayed(
+    settings: Settings, topic: str, whole: bool = False, begins: Mapping[int, int] = FROM_THE_FIRST
+) -> Iterator[Received]:
     """All committed records of a topic, those of a partition in their order.
 
     Args:
+        begins: for partitions that are not read from their first record, the offset to begin at.
         whole: refuse a topic whose first records are deleted.
 
     Raises:
@@ -30,7 +34,7 @@ def replayed(settings: Settings, topic: str, whole: bool = False) -> Iterator[Re
         BrokerUnreachable: nobody answers.
     """
     with _reading(settings, topic) as (consumer, partitions):
-        yield from _to_the_end(consumer, topic, partitions, whole)
+        yield from _to_the_end(consumer, topic, partitions, whole, begins)
 
 
 def record_at(settings: Settings, topic: str, partition: int, offset: int) -> Received | None:
@@ -93,12 +97,16 @@ def _reading(settings: Settings, topic: str) -> Iterator[tuple[Any, int]]:
             consumer.close()
 
 
-def _to_the_end(consumer: Any, topic: str, partitions: int, whole: bool) -> Iterator[Received]:
+def _to_the_end(
+    consumer: Any, topic: str, partitions: int, whole: bool, begins: Mapping[int, int]
+) -> Iterator[Received]:
     left = [TopicPartition(topic, number) for number in range(partitions)]
     consumer.assign(left)
+    firsts = consumer.beginning_offsets(left)
     if whole:
-        _refuse_cut(topic, consumer.beginning_offsets(left))
-    consumer.seek_to_beginning(*left)
+        _refuse_cut(topic, firsts)
+    for tp, first in firsts.items():
+        consumer.seek(tp, max(first, begins.get(tp.partition, 0)))
     ends = consumer.end_offsets(left)
     while left := [tp for tp in left if consumer.position(tp) < ends[tp]]:
         for tp, rows in consumer.poll(POLL_MS, max_records=AT_ONCE).items():

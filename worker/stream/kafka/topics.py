@@ -36,6 +36,7 @@ class TopicPlan:
         right: what a worker does with it: READ, WRITE, or only DESCRIBE.
         needed_ms: how long at least: a worker may stand still for a day, and what a rebuild needs is needed as long as
             the index remembers.
+        compacted: it keeps the last record of each key, for ever.
     """
 
     name: str
@@ -45,14 +46,14 @@ class TopicPlan:
     max_message_bytes: int
     right: str
     needed_ms: int = DAY_MS
+    compacted: bool = False
 
     def configs(self) -> dict[str, str]:
         """The topic's settings, as Kafka names them."""
-        return {
-            "cleanup.policy": "delete",
-            "retention.ms": str(self.retention_ms),
-            "max.message.bytes": str(self.max_message_bytes),
-        }
+        kept = {"cleanup.policy": "compact"}
+        if not self.compacted:
+            kept = {"cleanup.policy": "delete", "retention.ms": str(self.retention_ms)}
+        return kept | {"max.message.bytes": str(self.max_message_bytes)}
 
 
 def plans(settings: Settings, partitions: int = 12, retention_days: int | None = None) -> list[TopicPlan]:
@@ -80,6 +81,13 @@ def plans(settings: Settings, partitions: int = 12, retention_days: int | None =
             TopicPlan(settings.takedown_topic, "takedowns", 1, FOR_EVER_MS, LARGEST_VERDICT, "DESCRIBE", FOR_EVER_MS)
         )
     return found
+
+
+def hosts_plan(settings: Settings) -> list[TopicPlan]:
+    """The topic of hosts, where there is to be one; no worker touches it."""
+    if settings.hosts_topic is None:
+        return []
+    return [TopicPlan(settings.hosts_topic, "hosts", 1, FOR_EVER_MS, LARGEST_VERDICT, "WRITE", compacted=True)]
 
 
 def _remembered_ms(settings: Settings) -> int:
@@ -187,11 +195,15 @@ def _judged(admin: KafkaAdminClient, plan: TopicPlan, partitions: int) -> Iterat
 
 
 def _faults(plan: TopicPlan, config: Mapping[str, str]) -> Iterator[str]:
-    if "compact" in config.get("cleanup.policy", ""):
+    policy = config.get("cleanup.policy", "")
+    if not plan.compacted and "compact" in policy:
         yield "cleanup.policy is compact, which drops records; set it to delete"
+    if plan.compacted and policy != "compact":
+        yield f"cleanup.policy is {policy}, which drops hosts; set it to compact"
     if (limit := _max_bytes(config)) < plan.max_message_bytes:
         yield f"max.message.bytes is {limit:,}; set it to {plan.max_message_bytes:,} or more"
-    yield from _deleted(plan, config)
+    if not plan.compacted:
+        yield from _deleted(plan, config)
 
 
 def _deleted(plan: TopicPlan, config: Mapping[str, str]) -> Iterator[str]:
