@@ -22,7 +22,7 @@ from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
 from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 6
+INTERFACE = 7
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -87,11 +87,11 @@ class BlockFunctions(Protocol):
 class PageReader(Protocol):
     """`simhash.reading.main_text.read` in the kernel."""
 
-    def read(self, html: str) -> tuple[str, str, str, str, str] | None:
-        """The fields of an `Extracted`; None of a page with a lone surrogate."""
+    def read(self, html: bytes) -> tuple[str, str, str, str, str]:
+        """The fields of an `Extracted` of a page in UTF-8."""
 
-    def metadata(self, html: str) -> tuple[str, str, str] | None:
-        """Its language, canonical URL and robots, as there; None of a page with a lone surrogate."""
+    def metadata(self, html: bytes) -> tuple[str, str, str]:
+        """Its language, canonical URL and robots, as there."""
 
     def scores(self, html: str) -> list[int]:
         """Of each block what the decision says, for tests."""
@@ -99,6 +99,10 @@ class PageReader(Protocol):
 
 class _Extension(BlockFunctions, Protocol):
     INTERFACE: int
+
+    def is_utf8(self, data: bytes) -> bool: ...
+
+    def count_controls(self, utf8: bytes) -> int: ...
 
     def MainText(self, **told: object) -> PageReader: ...  # noqa: N802
 
@@ -164,6 +168,18 @@ def page_reader(**told: object) -> PageReader | None:
     """What the kernel does for HTML, told all that it has to know of names, words and weights; None if not in use."""
     found = _load()
     return None if isinstance(found, str) else found.MainText(**told)
+
+
+def is_utf8(data: bytes) -> bool | None:
+    """Whether these bytes are; None if the kernel is not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found.is_utf8(data)
+
+
+def count_controls(utf8: bytes) -> int | None:
+    """`simhash.reading.charset.count_controls` in the kernel; None if it is not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found.count_controls(utf8)
 
 
 @cache

@@ -46,5 +46,5 @@ def main_text(page: str | bytes, charset: str | None = None, profile: Profile = 
     from simhash.reading.charset import decode  # what reads HTML loads only where there is HTML
     from simhash.reading.extract import extract_text
 
-    html = decode(page, charset).text if isinstance(page, bytes) else page
-    return extract_text(html.replace("\0", ""), profile.extractor)
+    html = decode(page, charset).utf8 if isinstance(page, bytes) else page
+    return extract_text(html, profile.extractor)

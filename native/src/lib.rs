@@ -7,6 +7,7 @@
 mod bits;
 mod blocks;
 mod characters;
+mod controls;
 mod decoding;
 mod digest;
 mod features;
@@ -181,11 +182,13 @@ mod _native {
     #[pymodule_export]
     use super::{Characters, Kernel, Words};
     #[pymodule_export]
+    use crate::controls::{count_controls, is_utf8};
+    #[pymodule_export]
     use crate::main_text::MainText;
     #[pymodule_export]
     use crate::tables::{BlockFile, BlockKernel, gap_counts, near_in, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 6;
+    const INTERFACE: u32 = 7;
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::features::{Page, Table};
 use crate::html::{Blocks, Name, Reader, Role, Vocabulary};
@@ -79,17 +79,17 @@ impl MainText {
         }
     }
 
-    /// What is found in a page without NUL; None of one with a lone surrogate.
-    fn read(&self, py: Python<'_>, html: &Bound<'_, PyString>) -> Option<Found> {
-        let html = html.to_str().ok()?;
-        Some(py.detach(|| self.found(html)))
+    /// What is found in a page in UTF-8 without NUL.
+    fn read(&self, py: Python<'_>, html: &[u8]) -> PyResult<Found> {
+        let html = utf8(html)?;
+        Ok(py.detach(|| self.found(html)))
     }
 
-    /// What a page says of itself alone: language, canonical URL, robots; None of one with a lone surrogate.
-    fn metadata(&self, py: Python<'_>, html: &Bound<'_, PyString>) -> Option<(String, String, String)> {
-        let html = html.to_str().ok()?;
+    /// What a page says of itself alone: language, canonical URL, robots.
+    fn metadata(&self, py: Python<'_>, html: &[u8]) -> PyResult<(String, String, String)> {
+        let html = utf8(html)?;
         let blocks = py.detach(|| Reader::new(&self.vocabulary, html).metadata_alone());
-        Some((blocks.language, blocks.canonical, blocks.robots))
+        Ok((blocks.language, blocks.canonical, blocks.robots))
     }
 
     /// Its blocks' scores: for tests, which look closer at where two paths part.
@@ -128,6 +128,10 @@ impl MainText {
         let second = page.second(first, &scores);
         self.looks[1].scores(&second, count)
     }
+}
+
+fn utf8(html: &[u8]) -> PyResult<&str> {
+    std::str::from_utf8(html).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn role(told: Told) -> (String, Role) {

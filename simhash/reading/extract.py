@@ -1,8 +1,8 @@
 """HTML to what a page is compared by: its main content, without navigation and boilerplate, and its title.
 
-Each way to do that is a function from HTML to `Extracted` in `EXTRACTORS`; a profile names one. Resiliparse's main
-content is the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of the time
-(docs/quality.md; `python -m benchmarks.extraction`).
+Each way to do that is a function from HTML in UTF-8 to `Extracted` in `EXTRACTORS`; a profile names one. Resiliparse's
+main content is the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of
+the time (docs/quality.md; `python -m benchmarks.extraction`).
 
 Parsers are given only what `check_markup` let pass, and only their text leaves this module: no NUL, no lone surrogate.
 """
@@ -20,7 +20,7 @@ from simhash.reading import main_text
 from simhash.reading.extracted import Extracted
 from simhash.reading.markup import MarkupLimits, check_markup
 
-Extractor = Callable[[str], Extracted]
+Extractor = Callable[[bytes], Extracted]
 
 DEFAULT_LIMITS = MarkupLimits()
 
@@ -31,9 +31,9 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 MIN_PARAGRAPH_CHARACTERS = 100
 
 
-def resiliparse_main(html: str) -> Extracted:
+def resiliparse_main(html: bytes) -> Extracted:
     """Resiliparse's main content; where that has fewer than 200 characters, all visible text if it has more."""
-    tree = HTMLTree.parse(html)
+    tree = HTMLTree.parse(html.decode())
     main = extract_plain_text(tree, main_content=True, alt_texts=False)
     if len(main.strip()) < MIN_MAIN_CHARACTERS:
         visible = extract_plain_text(tree, main_content=False, alt_texts=False)
@@ -41,16 +41,16 @@ def resiliparse_main(html: str) -> Extracted:
     return Extracted(main, tree.title or "")
 
 
-def resiliparse_all(html: str) -> Extracted:
+def resiliparse_all(html: bytes) -> Extracted:
     """All visible text."""
-    tree = HTMLTree.parse(html)
+    tree = HTMLTree.parse(html.decode())
     return Extracted(extract_plain_text(tree, main_content=False, alt_texts=False), tree.title or "")
 
 
-def lexbor_paragraphs(html: str) -> Extracted:
+def lexbor_paragraphs(html: bytes) -> Extracted:
     """The paragraphs of 100 characters and more, by selectolax; without any, all text of the body."""
     lexbor = _library("lexbor-paragraphs")
-    tree = lexbor.LexborHTMLParser(html)
+    tree = lexbor.LexborHTMLParser(html.decode())
     title = node.text() if (node := tree.css_first("title")) else ""
     texts = (" ".join(node.text().split()) for node in tree.css("p"))
     paragraphs = [text for text in texts if len(text) >= MIN_PARAGRAPH_CHARACTERS]
@@ -60,18 +60,19 @@ def lexbor_paragraphs(html: str) -> Extracted:
     return Extracted(tree.body.text(separator="\n", strip=True) if tree.body else "", title)
 
 
-def trafilatura(html: str) -> Extracted:
+def trafilatura(html: bytes) -> Extracted:
     """Trafilatura's main text, tuned for recall; comments belong to the frame."""
     library = _library("trafilatura")
-    tree = library.load_html(html)
+    page = html.decode()
+    tree = library.load_html(page)
     title = "" if tree is None else tree.findtext(".//title")
-    text = library.extract(html, favor_recall=True, include_comments=False, include_tables=True)
+    text = library.extract(page, favor_recall=True, include_comments=False, include_tables=True)
     return Extracted(text or "", title or "")
 
 
-def as_is(html: str) -> Extracted:
+def as_is(html: bytes) -> Extracted:
     """The input itself: for pages that are text already."""
-    return Extracted(html)
+    return Extracted(html.decode())
 
 
 EXTRACTORS: dict[str, Extractor] = {
@@ -100,16 +101,16 @@ def require_extractor(name: str) -> None:
         _library(name)
 
 
-def extract_text(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
+def extract_text(html: str | bytes, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
     """The text alone of what `extract` finds."""
     return extract(html, extractor, limits).text
 
 
-def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> Extracted:
+def extract(html: str | bytes, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> Extracted:
     """Text and title of a page, encodable in UTF-8 and without NUL.
 
     Args:
-        html: the page, decoded.
+        html: the page's characters, or these in UTF-8, which is faster.
         extractor: a name in `EXTRACTORS`.
         limits: the costs of parsing beyond which a page is refused.
 
@@ -119,24 +120,25 @@ def extract(html: str, extractor: str = "resiliparse-main", limits: MarkupLimits
         ProfileError: no such extractor, or its library is not installed.
     """
     require_extractor(extractor)
-    _refuse_surrogates(html)
-    html, has_tree = html.replace("\0", ""), extractor not in _WITHOUT_TREE
-    if has_tree:
-        check_markup(html, limits)
+    utf8 = _in_utf8(html) if isinstance(html, str) else html
+    if b"\0" in utf8:  # to look is a twentieth of what it takes to replace nothing
+        utf8 = utf8.replace(b"\0", b"")
+    if extractor in _WITHOUT_TREE:
+        return EXTRACTORS[extractor](utf8)
+    check_markup(utf8.decode(), limits)
     try:
-        found = EXTRACTORS[extractor](html)
+        found = EXTRACTORS[extractor](utf8)
     except HTMLParserException as error:
         # Any text at all is HTML; the parser gives up only when it gets no more memory, and does not say so.
         raise MemoryError(f"{extractor}: {error}") from error
-    if has_tree:
-        found = Extracted(found.text, found.title, *main_text.metadata(html))
-    return Extracted(*(_LONE_SURROGATE.sub("\ufffd", part).replace("\0", "") for part in found))
+    said = (found.text, found.title, *main_text.metadata(utf8))
+    return Extracted(*(_LONE_SURROGATE.sub("\ufffd", part).replace("\0", "") for part in said))
 
 
-def _refuse_surrogates(html: str) -> None:
+def _in_utf8(html: str) -> bytes:
     """JSON can carry half of a character pair; no parser takes it and no hash could be had of it."""
     try:
-        html.encode()
+        return html.encode()
     except UnicodeEncodeError as error:
         where = error.start
         message = f"lone surrogate U+{ord(html[where]):04X} at character {where} of {len(html)}"

@@ -90,11 +90,10 @@ def words() -> dict[str, int]:
     return word_bits(len(KINDS))
 
 
-def read(html: str) -> Extracted:
-    """The main text of a page without NUL and lone surrogates; all its visible text if that has no main content."""
+def read(html: bytes) -> Extracted:
+    """The main text of a page in UTF-8, without NUL; all its visible text if that has no main content."""
     kernel = _kernel()
-    found = kernel.read(html) if kernel else None
-    return read_in_python(html) if found is None else Extracted(*found)
+    return Extracted(*kernel.read(html)) if kernel else read_in_python(html.decode())
 
 
 def read_in_python(html: str) -> Extracted:
@@ -103,11 +102,10 @@ def read_in_python(html: str) -> Extracted:
     return Extracted(text_of(blocks, weights()), blocks.title, blocks.language, blocks.canonical, blocks.robots)
 
 
-def metadata(html: str) -> tuple[str, str, str]:
+def metadata(html: bytes) -> tuple[str, str, str]:
     """Language, canonical URL and robots as `read` finds them, without the rest."""
     kernel = _kernel()
-    found = kernel.metadata(html) if kernel else None
-    return metadata_in_python(html) if found is None else found
+    return kernel.metadata(html) if kernel else metadata_in_python(html.decode())
 
 
 def metadata_in_python(html: str) -> tuple[str, str, str]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simhash import native
 from simhash.errors import PageError
-from simhash.reading.charset import decode
+from simhash.reading.charset import CONTROLS, count_controls_in_numpy, decode
 
 CHINESE = (
     "搜索引擎在抓取网页的时候,常常会遇到内容几乎相同的页面。这些页面只在导航、日期或者广告上有一点不同,"
@@ -230,3 +231,20 @@ def test_any_bytes_give_clean_text_or_a_page_error(raw: bytes, declared: str | N
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=200))
 def test_any_utf_8_text_comes_back(text: str) -> None:
     assert decode(text.encode()).text == text.removeprefix("\ufeff")
+
+
+@given(st.text(st.characters(max_codepoint=0xC0) | st.characters(exclude_categories=["Cs"]), max_size=300))
+def test_controls_are_counted_alike_with_the_kernel_and_without(text: str) -> None:
+    utf8 = text.encode()
+    counted = sum(ord(character) in CONTROLS for character in text)
+    assert count_controls_in_numpy(utf8) == native.count_controls(utf8) == counted
+
+
+@given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-16")))
+def test_bytes_are_utf8_for_the_kernel_where_they_are_for_python(data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        assert not native.is_utf8(data)
+    else:
+        assert native.is_utf8(data)

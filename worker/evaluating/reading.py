@@ -36,7 +36,7 @@ from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.judging.children import Children
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
-from worker.judging.judge import Prepared, Recipe, characters_of
+from worker.judging.judge import Prepared, Recipe, utf8_of
 from worker.records.page import decode_page
 from worker.records.passing import RawRecord
 
@@ -314,8 +314,8 @@ def text_of(record: RawRecord, recipe: Recipe) -> str:
     """The main text of a page, as it is fingerprinted; empty where the page is rejected."""
     try:
         page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
-        characters = characters_of(page)
-        return extract_text(characters, recipe.profile.extractor) if page.is_html else characters
+        utf8 = utf8_of(page)
+        return extract_text(utf8, recipe.profile.extractor) if page.is_html else utf8.decode()
     except PageError:
         return ""
 

@@ -100,15 +100,16 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     profile = recipe.profile
     start = time.perf_counter()
     page = _page(record, recipe)
-    characters = characters_of(page)
+    raw = page.raw
+    utf8 = utf8_of(page)
     decoded = time.perf_counter()
-    content = extract(characters, profile.extractor) if page.is_html else Extracted(characters)
+    content = extract(utf8, profile.extractor) if page.is_html else Extracted(utf8.decode())
     extracted = time.perf_counter()
     check_marks(content.text)
-    signature = profile.signature(content.text, page.raw, content.title)
+    signature = profile.signature(content.text, raw, content.title)
     hints = hints_of(content, page.url)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
-    value = record.value if record.value is not None else page.raw
+    value = record.value if record.value is not None else raw
     own = observation(record.source, record.key, value)
     return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds, hints)
 
@@ -119,20 +120,20 @@ def _page(record: RawRecord, recipe: Recipe) -> Page:
     return decode_page(record.key, record.value, recipe.page_format, recipe.limits)
 
 
-def characters_of(page: Page) -> str:
-    """A page's content, decoded, without NUL: browsers drop it in HTML, and in no text it says anything.
+def utf8_of(page: Page) -> bytes:
+    """A page's content in UTF-8, without NUL: browsers drop it in HTML, and in no text it says anything.
 
     Raises:
         PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
     """
-    content = page.content
-    characters = content if isinstance(content, str) else decode_charset(content, page.charset).text
-    if not (nuls := characters.count("\0")):
-        return characters
-    if nuls > MAX_NUL_SHARE * len(characters):
-        share = f"{nuls:,} of {len(characters):,} characters are NUL, U+0000"
+    utf8 = page.raw if isinstance(page.content, str) else decode_charset(page.content, page.charset).utf8
+    if b"\0" not in utf8:
+        return utf8
+    nuls, characters = utf8.count(0), len(utf8.decode())
+    if nuls > MAX_NUL_SHARE * characters:
+        share = f"{nuls:,} of {characters:,} characters are NUL, U+0000"
         raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
-    return characters.replace("\0", "")
+    return utf8.replace(b"\0", b"")
 
 
 def judge(

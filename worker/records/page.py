@@ -87,8 +87,7 @@ def checked(page: Page, limits: Limits) -> Page:
     Raises:
         PageError: stage "decode": it is larger than the limits, or has no URL.
     """
-    size = len(page.content) if isinstance(page.content, bytes) else _utf8_length(page.content)
-    if size > limits.page:
+    if (size := len(page.raw)) > limits.page:
         raise _refused(f"the page has {size:,} bytes, more than max_page_bytes = {limits.page:,}")
     _check_url(page.url, limits)
     _check_short("id", page.id, MAX_ID_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 Headers = list[tuple[str, bytes]]
@@ -17,7 +18,7 @@ class Source(NamedTuple):
     timestamp: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """One crawled page.
 
@@ -34,7 +35,7 @@ class Page:
     id: str | None = None
     fetched_at: str | None = None
 
-    @property
+    @cached_property
     def raw(self) -> bytes:
         """The content's bytes, as digested when there is no text in it."""
         return self.content if isinstance(self.content, bytes) else self.content.encode()

@@ -10,7 +10,7 @@ from simhash.errors import PageError
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import Profile
 from worker.files.inputs import open_inputs
-from worker.judging.judge import Rejected, characters_of
+from worker.judging.judge import Rejected, utf8_of
 from worker.records.page import Limits, checked, decode_page
 from worker.records.passing import Page, RawRecord
 from worker.reporting.collected import Collected, Row
@@ -78,7 +78,7 @@ def _page(record: RawRecord) -> Page | None:
 def text_of(page: Page, profile: Profile) -> str | None:
     """A page's main text; None where it cannot be read."""
     try:
-        characters = characters_of(page)
-        return extract_text(characters, profile.extractor) if page.is_html else characters
+        utf8 = utf8_of(page)
+        return extract_text(utf8, profile.extractor) if page.is_html else utf8.decode()
     except PageError:
         return None
