@@ -168,6 +168,9 @@ class Settings(BaseSettings):
         le=MOST_DOCUMENTS,
         description="how many unique pages a new index is laid out for (not a limit)",
     )
+    url_dictionary: FilePath | None = Field(
+        None, description="by which a new index compresses URLs (`plan --urls` makes one); none: the one that ships"
+    )
     base: DirectoryPath | None = Field(
         None, description="compressed tables of earlier crawls: what matches a page there is a duplicate; none: no base"
     )

@@ -13,10 +13,11 @@ judged once"):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
 from simhash.errors import DesignError, WidthError
+from simhash.index.urls import UrlDictionary, shipped
 from simhash.relation.overlap import rounded
 from simhash.relation.tables import Design
 from simhash.signature.minhash import BAND_BITS
@@ -253,12 +254,14 @@ class IndexSpec:
         profile: the recipe of the fingerprints, JSON-able.
         bucket_bits: b, how many leading bits of a permuted fingerprint choose its bucket.
         capacity: the number of documents the layout was chosen for (no limit).
+        urls: by which URLs are compressed.
     """
 
     profile: Mapping[str, object]
     relation: Relation
     bucket_bits: int
     capacity: int
+    urls: UrlDictionary = field(default_factory=shipped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
             `verifier_reach` null: no verifier.
         seq: the last number given. Records, marks and journal are those of one moment.
         documents: how many records there were at that moment.
+        urls: the dictionary of its URLs, in base64: journals have records as they are stored.
         source: where the rows are not an export's, what they are made from: only the same goes on where it was ended.
     """
 
@@ -57,6 +58,7 @@ class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
     capacity: int
     seq: int
     documents: int
+    urls: str
     source: str = ""
 
 

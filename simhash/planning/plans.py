@@ -14,7 +14,7 @@ from simhash.errors import DesignError
 from simhash.index.interface import IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.planning.coverage import coverage, with_bands
-from simhash.planning.memory import Memory, memory
+from simhash.planning.memory import Memory, by_shipped, memory
 from simhash.relation.tables import NAMES, Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
@@ -63,6 +63,7 @@ class Question:
         k: bits within which every pair must be found.
         rows: minima in a band key.
         url_bytes: mean length of a URL.
+        stored_url_bytes: what one takes by the index's dictionary; None: by the one that ships.
         primary_bytes: memory of one Redis primary.
     """
 
@@ -73,6 +74,7 @@ class Question:
     url_bytes: int
     primary_bytes: int
     index_name: str = "dedup"
+    stored_url_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def plan(question: Question, design: Design) -> Plan:
     relation = replace(question.relation, design=design)
     b = bucket_bits(question.documents, design)
     layout = Layout(question.index_name, IndexSpec({}, relation, b, question.documents))
-    used = memory(layout, question.documents, question.url_bytes)
+    stored = question.stored_url_bytes
+    used = memory(layout, question.documents, by_shipped(question.url_bytes) if stored is None else stored)
     met = candidates(layout, question.documents)
     shares = coverage(design, relation.reach)
     prefixes = [table.prefix for table in design.tables]

@@ -8,37 +8,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import DesignError, IndexMismatch
-from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation
+from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation, Unique
 from simhash.index.redis.layout import MOST_DOCUMENTS, Layout, bucket_bits, number, numbers_in
 from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import, spec_in
 from simhash.index.redis.operators.walking import UNREADABLE
-from simhash.index.redis.tail import HEAD, packed, unpacked
+from simhash.index.redis.tail import packed, unpacked
+from simhash.index.urls import HEAD, UrlCodec, shipped, trained
 from simhash.relation.overlap import rounded
 from simhash.relation.tables import NAMES, design
 from tests.pages import relation
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)
 times = st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ")) | text
+URLS = UrlCodec(shipped())
 urls = st.builds(str.__add__, st.sampled_from(["", HEAD, "http://"]), text)
 
 
 @given(urls, st.none() | text, st.none() | times, st.none() | st.integers(0, 1 << 25))
 def test_what_a_tail_tells_comes_back(url, id_, fetched_at, features):
     kept = None if features is None else rounded(features)
-    assert unpacked(*packed(url, id_, fetched_at, features)) == (url, id_, fetched_at, kept)
+    assert unpacked(URLS, *packed(URLS, url, id_, fetched_at, features)) == (url, id_, fetched_at, kept)
 
 
 def test_a_length_takes_a_byte_and_a_record_from_before_has_none():
-    flags, data = packed("http://a/", "i", "2026-01-01T00:00:00Z", 1000)
-    before, old = packed("http://a/", "i", "2026-01-01T00:00:00Z")
+    flags, data = packed(URLS, "http://a/", "i", "2026-01-01T00:00:00Z", 1000)
+    before, old = packed(URLS, "http://a/", "i", "2026-01-01T00:00:00Z")
     assert (len(data) - len(old), flags ^ before) == (1, 4)
-    assert unpacked(before, old).features is None
+    assert unpacked(URLS, before, old).features is None
 
 
 @given(st.integers(0, 255), st.binary(max_size=30))
 def test_what_is_no_tail_is_refused_as_unreadable(flags, data):
     with suppress(*UNREADABLE):
-        unpacked(flags, data)
+        unpacked(URLS, flags, data)
 
 
 @given(st.integers(0, MOST_DOCUMENTS))
@@ -72,31 +76,20 @@ def test_a_record_lies_where_its_number_says(seq):
     ],
 )
 def test_a_fetch_time_is_four_bytes_or_as_it_came(fetched_at, size):
-    flags, data = packed("x", None, fetched_at)
+    flags, data = packed(URLS, "x", None, fetched_at)
     assert len(data) == size + 1
-    assert unpacked(flags, data).fetched_at == fetched_at
+    assert unpacked(URLS, flags, data).fetched_at == fetched_at
 
 
 def test_the_beginning_of_a_url_takes_no_bytes():
-    assert packed("https://QX/", None, None)[1] == b"QX/"
-
-
-@pytest.mark.parametrize(
-    ("url", "coded"),
-    [("www.example.com", "f1e3c2e5f23a6ba0ab90f4ff"), ("custom-value", "25a849e95bb8e8b4bf")],
-)
-def test_urls_take_the_bytes_of_the_published_examples(url, coded):
-    """RFC 7541, appendices C.4.1 and C.4.3."""
-    flags, data = packed(url, None, None)
-    assert data.hex() == coded
-    assert unpacked(flags, data).url == url
+    assert packed(URLS, "https://QX/", None, None)[1] == b"QX/"
 
 
 @pytest.mark.parametrize("url", ["", "^|~", "例え.jp/頁", "x\x00y", "https://例え.jp/頁"])
-def test_a_url_that_the_code_would_make_longer_is_kept_as_it_is(url):
-    flags, data = packed(url, None, None)
+def test_a_url_that_would_not_get_shorter_is_kept_as_it_is(url):
+    flags, data = packed(URLS, url, None, None)
     assert data.decode() == url.removeprefix("https://")
-    assert unpacked(flags, data).url == url
+    assert unpacked(URLS, flags, data).url == url
 
 
 def layout_of(name_of_design, bands=0, bucket=4, bits=64):
@@ -171,3 +164,37 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(client, name):
     for opened in (lambda: existing_index(client, name), lambda: open_index(client, name, {}, rule, 1000)):
         with pytest.raises(IndexMismatch, match="has format 1, this program reads format 5: rebuild it"):
             opened()
+
+
+def shop_urls(count):
+    return [f"https://shop.example.org/en/garden/tools/{number:08}/spade-{number % 7}.html" for number in range(count)]
+
+
+def test_an_index_keeps_the_dictionary_that_it_was_made_with(client, name):
+    """Whoever opens it afterwards, and wherever it is moved."""
+    rule, own = relation(design("4")), trained(shop_urls(2000), 4 << 10)
+    index = open_index(client, name, {}, rule, 1000, urls=own)
+    pages = [
+        Entry(bytes([n]) * 16, None, n * 0x9E3779B97F4A7C15 % 2**64, 0, f"text:{n:032x}", url)
+        for n, url in enumerate(shop_urls(9), 1)
+    ]
+    index.check_and_insert(pages, {})
+    for opened in (open_index(client, name, {}, rule, 1000), existing_index(client, name)):
+        assert opened.spec.urls == own
+        assert sorted(record.url for _, record in opened.scan()) == shop_urls(9)
+        assert len(client.hget(f"{{{name}}}:r:0", "1")) < len(Layout(name, layout_of("4").spec).body(pages[0]))
+        assert opened.check_and_insert(pages, {})[0].decision == Unique(1)
+    head, *rows = exported(Operations(index))
+    assert spec_in(head).urls == own
+    store = opened_for_import(client, f"{name}-b", head)
+    loaded(store, head, rows, lambda _: None)
+    store.release(head.generation)
+    assert sorted(record.url for _, record in existing_index(client, f"{name}-b").scan()) == shop_urls(9)
+
+
+@pytest.mark.parametrize("damage", [b"", b"AAAA", b"not base64"])
+def test_an_index_whose_dictionary_is_damaged_is_refused(client, name, damage):
+    open_index(client, name, {}, relation(design("4")), 1000)
+    client.hset(f"{{{name}}}:meta", "urls", damage)
+    with pytest.raises(IndexMismatch, match="is damaged"):
+        existing_index(client, name)

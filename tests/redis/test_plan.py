@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.index.redis.opening import open_index
+from simhash.index.urls import shipped, stored_bytes
 from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
@@ -23,7 +24,7 @@ from simhash.signature.profiles import profile as find_profile
 from tests.servers import running_redis
 from worker.cli.main import commands
 from worker.errors import SettingsError
-from worker.index.stores import configured_design
+from worker.index.stores import configured_design, configured_urls
 from worker.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def fill(index, count, random):
 
 def page(number, width, random):
     url = f"https://example.com/{number}/"
-    url += "x" * (URL_BYTES - len(url))
+    url += "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=URL_BYTES - len(url)))
     digest = f"text:{random.getrandbits(128):032x}"
     fingerprint, verifier = random.getrandbits(64), random.getrandbits(width)
     return Entry(random.randbytes(16), None, fingerprint, verifier, digest, url, None, "2026-01-01T00:00:00Z")
@@ -115,7 +116,8 @@ def test_memory_is_within_15_percent_of_what_redis_takes(own_redis, name_of_desi
     index = open_index(own_redis, "plan", {}, layout.spec.relation, documents)
     assert index.spec.bucket_bits == layout.spec.bucket_bits
     fill(index, documents, random)
-    assert used(own_redis) - empty == pytest.approx(memory(layout, documents, URL_BYTES).used, rel=0.15)
+    stored = stored_bytes(shipped(), [page(n, 8, random).url for n in range(500)])
+    assert used(own_redis) - empty == pytest.approx(memory(layout, documents, stored).used, rel=0.15)
     asked = [page(documents + n, 8 * layout.verifier_bytes, random) for n in range(2000)]
     met = sum(answer.candidates for answer in index.check_and_insert(asked, {})) / len(asked)
     assert met == pytest.approx(candidates(layout, documents + 1000), rel=0.15, abs=0.02)
@@ -237,3 +239,29 @@ def test_the_document_says_what_the_command_prints():
     assert len(blocks) >= 3
     for arguments, printed in blocks:
         assert run(*arguments.split()) == printed
+
+
+def test_urls_of_ones_own_make_a_dictionary_that_a_new_index_takes(tmp_path, say):
+    urls, out = tmp_path / "urls.txt", tmp_path / "urls.zdict"
+    urls.write_text("".join(f"https://shop.example.org/garden/{n:07}/spade-{n % 7}.html\n" for n in range(2000)))
+    code, told, _ = say("plan", "-n", "1M", "--urls", str(urls), "--dictionary-out", str(out))
+    assert (code, "URLs of 52 bytes, stored in " in told) == (0, True)
+    assert configured_urls(load({"url_dictionary": str(out)})).content == out.read_bytes()
+    plain = msgspec.json.decode(say("plan", "-n", "1M", "--url-bytes", "52", "--json")[1])
+    own = msgspec.json.decode(say("plan", "-n", "1M", "--urls", str(urls), "--json")[1])
+    assert own["plans"][0]["used_bytes"] < plain["plans"][0]["used_bytes"]
+
+
+@pytest.mark.parametrize(("urls", "why"), [("https://a/\n" * 9, "has 9 URLs, too few"), ("", "has 0 URLs, too few")])
+def test_urls_that_teach_nothing_are_refused(tmp_path, say, urls, why):
+    path = tmp_path / "urls.txt"
+    path.write_text(urls)
+    code, _, told = say("plan", "-n", "1M", "--urls", str(path))
+    assert (code != 0, why in told) == (True, True)
+
+
+def test_a_file_that_is_no_dictionary_is_refused_by_name(tmp_path):
+    path = tmp_path / "urls.txt"
+    path.write_text("https://a/\n" * 500)
+    with pytest.raises(SettingsError, match=r"url_dictionary: .*urls\.txt: .*dictionary of zstd"):
+        configured_urls(load({"url_dictionary": str(path)}))

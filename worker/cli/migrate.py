@@ -111,7 +111,7 @@ def _wanted(
             f"needs {needed}: --design auto chooses one that does"
         )
     bits = bucket_bits or fitting_bits(capacity, design)
-    return IndexSpec(present.profile, replace(rule, design=design), bits, capacity)
+    return replace(present, relation=replace(rule, design=design), bucket_bits=bits, capacity=capacity)
 
 
 class Teller:

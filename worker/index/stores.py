@@ -24,6 +24,7 @@ from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.transfer import opened_for_import
 from simhash.index.redis.server import encoding_advice
 from simhash.index.rows import IndexRow
+from simhash.index.urls import UrlDictionary, shipped
 from simhash.reading.extract import require_extractor
 from simhash.relation.designs import automatic_design, design_for
 from simhash.relation.tables import Design
@@ -111,6 +112,21 @@ def configured_relation(settings: Settings, profile: Profile) -> Relation:
     return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
 
 
+def configured_urls(settings: Settings) -> UrlDictionary:
+    """By which a new index compresses URLs.
+
+    Raises:
+        SettingsError: the file holds no dictionary.
+    """
+    path = settings.url_dictionary
+    if path is None:
+        return shipped()
+    try:
+        return UrlDictionary(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"url_dictionary: {path}: {error}") from error
+
+
 def connect(settings: Settings) -> redis.Redis:
     """A client of the configured Redis: of a cluster, the primary that holds the index. It connects at its first
     command.
@@ -170,7 +186,8 @@ def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) ->
     wanted = (settings.index_name, profile.recipe(), configured_relation(settings, profile), settings.documents)
     kept, adopt, durable = retention(settings), settings.design == "auto", durability(settings)
     client = client or connect(settings)
-    index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable)
+    urls = configured_urls(settings)
+    index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable, urls=urls)
     for advice in encoding_advice(client):
         log.warning("Redis: %s", advice)
     return index
@@ -259,7 +276,8 @@ def spec_to_fill(settings: Settings, profile: Profile) -> IndexSpec:
     if found and found.profile == profile.recipe():
         return found
     relation = configured_relation(settings, profile)
-    return IndexSpec(profile.recipe(), relation, bucket_bits(settings.documents, relation.design), settings.documents)
+    b, urls = bucket_bits(settings.documents, relation.design), configured_urls(settings)
+    return IndexSpec(profile.recipe(), relation, b, settings.documents, urls)
 
 
 def retention(settings: Settings) -> Retention:

@@ -46,6 +46,7 @@ from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, Inde
 from simhash.index.redis.lua_values import expression
 from simhash.index.redis.places import Column, Place, Places
 from simhash.index.redis.tail import RAW, SHORT, packed, unpacked
+from simhash.index.urls import UrlCodec
 from simhash.relation.tables import Design, Table
 from simhash.signature.minhash import BAND_BITS
 
@@ -136,6 +137,7 @@ class Layout:
         self.meta = meta or meta_key(name)
         self.tombstones = f"{self.keys}:tombstones"
         relation, b = spec.relation, spec.bucket_bits
+        self._urls = UrlCodec(spec.urls)
         self.bits = relation.design.bits
         self.fingerprint_bytes = math.ceil(self.bits / 8)
         self.digits = math.ceil(b / 4)
@@ -253,7 +255,7 @@ class Layout:
     def body(self, entry: Entry) -> bytes:
         """What is stored of a page, without the time that the index gives it."""
         kind, _, digits = entry.digest.partition(":")
-        flags, tail = packed(entry.url, entry.id, entry.fetched_at, entry.features)
+        flags, tail = packed(self._urls, entry.url, entry.id, entry.fetched_at, entry.features)
         own = entry.observation[:STORED_BYTES]
         if entry.fingerprint is None:
             return b"%c%b%b%b" % (flags | SHORT, own, tagged(entry.digest), tail)
@@ -268,11 +270,11 @@ class Layout:
         observation, rest = rest[:STORED_BYTES], rest[STORED_BYTES:]
         if flags & SHORT:
             digest, rest = untagged(rest[:DIGEST_BYTES]), rest[DIGEST_BYTES:]
-            return None, Record(seq, inserted, observation, None, digest, *unpacked(flags, rest))
+            return None, Record(seq, inserted, observation, None, digest, *unpacked(self._urls, flags, rest))
         key, rest = rest[: self.fingerprint_bytes], rest[self.fingerprint_bytes :]
         verifier, rest = rest[: self.verifier_bytes], rest[self.verifier_bytes :]
         digest = f"{'raw' if flags & RAW else 'text'}:{rest[:STORED_BYTES].hex()}"
-        tail = unpacked(flags, rest[STORED_BYTES:])
+        tail = unpacked(self._urls, flags, rest[STORED_BYTES:])
         own = int.from_bytes(verifier) if verifier else None
         return int.from_bytes(key), Record(seq, inserted, observation, own, digest, *tail)
 

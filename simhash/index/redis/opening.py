@@ -16,6 +16,7 @@ from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import bucket_bits, meta_key
 from simhash.index.redis.server import check_place, check_rights, check_server
 from simhash.index.redis.spec import fields_in, fields_of, refuse_differences, spec_in, spec_of
+from simhash.index.urls import UrlDictionary, shipped
 
 
 def open_index(
@@ -28,11 +29,13 @@ def open_index(
     clock: Callable[[], int] | None = None,
     adopt_design: bool = True,
     durability: Durability = Durability(),
+    urls: UrlDictionary | None = None,
 ) -> RedisIndex:
     """Open the index called `name`, creating it when there is none.
 
     Args:
         profile, relation, capacity: what to create it with; an existing index must have the same profile and reach.
+        urls: by which a new one compresses URLs; None: the one that ships.
         adopt_design: take an existing index's permutation design instead of refusing another one.
 
     Raises:
@@ -42,7 +45,8 @@ def open_index(
     """
     with translated():
         check_server(client)
-        spec = IndexSpec(profile, relation, bucket_bits(capacity, relation.design), capacity)
+        b = bucket_bits(capacity, relation.design)
+        spec = IndexSpec(profile, relation, b, capacity, urls or shipped())
         stored = _create(client, name, spec)
         found = spec_of(stored, name)
         refuse_differences(name, found, spec, adopt_design)

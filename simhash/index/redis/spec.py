@@ -11,6 +11,7 @@ import msgspec
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Relation
 from simhash.index.redis.layout import tag_of
+from simhash.index.urls import UrlDictionary
 from simhash.relation.tables import described
 
 MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
@@ -35,6 +36,7 @@ def fields_of(spec: IndexSpec) -> dict[str, str | int | bytes]:
         "design": _json.encode(relation.design.describe()),
         "bucket_bits": spec.bucket_bits,
         "capacity": spec.capacity,
+        "urls": spec.urls.text,
     }
     digest = hashlib.blake2b(_json.encode({k: str(v) for k, v in fields.items()}), digest_size=6).hexdigest()
     return fields | {"generation": f"1-{digest}", "seq": 0, "first": 1, "documents": 0}
@@ -132,7 +134,8 @@ def _parsed(stored: Mapping[str, str]) -> IndexSpec:
         int(stored["bands"]),
     )
     profile: dict[str, object] = msgspec.json.decode(stored["profile"])
-    return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]))
+    urls = UrlDictionary.of_text(stored["urls"])
+    return IndexSpec(profile, relation, int(stored["bucket_bits"]), int(stored["capacity"]), urls)
 
 
 def refuse_differences(name: str, found: IndexSpec, wanted: IndexSpec, adopt_design: bool) -> None:

@@ -5,7 +5,7 @@
 What is there, the record's flags say:
 
     bit 0     the URL begins with https://, and that is not repeated
-    bit 1     the rest of the URL is in HPACK's Huffman code (RFC 7541, section 5.2 and appendix B)
+    bit 1     the rest of the URL is compressed by the index's dictionary (`simhash.index.urls`)
     bit 2     there is the number of features, as `simhash.relation.overlap` has it in a byte
     bit 3     there is an id
     bits 4-5  fetched_at: 0 none, 1 seconds since 1970, 2 its text
@@ -13,8 +13,7 @@ What is there, the record's flags say:
     bit 7     the page has no fingerprint
 
 A fetch time is written in seconds when exactly that text comes back; any other is kept as it is. Integers are
-big-endian, a 2 is the length in bytes of the text (UTF-8) behind it. The Huffman code was made for the headers of HTTP,
-URLs among them: it saves a quarter of most. A URL that it would make longer is kept as it is.
+big-endian, a 2 is the length in bytes of the text (UTF-8) behind it. A URL that would not get shorter is kept as it is.
 """
 
 from __future__ import annotations
@@ -24,17 +23,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from hpack.exceptions import HPACKDecodingError
-from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
-from hpack.huffman_table import decode_huffman
-
+from simhash.index.urls import HEAD, UrlCodec
 from simhash.relation.overlap import code_of, features_of
 
-HEAD = "https://"
-_HAS_HEAD, _HUFFMAN, _HAS_FEATURES, _HAS_ID = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_HAS_HEAD, _COMPRESSED, _HAS_FEATURES, _HAS_ID = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _SECONDS, _TEXT, RAW, SHORT = 1 << 4, 2 << 4, 1 << 6, 1 << 7
-_CODES = {byte: f"{REQUEST_CODES[byte]:0{REQUEST_CODES_LENGTH[byte]}b}" for byte in range(256)}
-"""The code of each byte, as text: to translate by it takes a third of the time that the library's encoder does."""
 _MAX_SECONDS = (1 << 32) - 1
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -48,12 +41,16 @@ class Tail(NamedTuple):
     features: int | None = None
 
 
-def packed(url: str, id_: str | None, fetched_at: str | None, features: int | None = None) -> tuple[int, bytes]:
+def packed(
+    urls: UrlCodec, url: str, id_: str | None, fetched_at: str | None, features: int | None = None
+) -> tuple[int, bytes]:
     """Flags, and the bytes of a tail."""
     head = _HAS_HEAD if url.startswith(HEAD) else 0
     flags, time = _packed_time(fetched_at)
-    coding, rest = _packed_text(url[len(HEAD) if head else 0 :].encode())
-    flags |= head | coding
+    plain = url[len(HEAD) if head else 0 :].encode()
+    shorter = urls.compressed(plain)
+    rest = plain if shorter is None else shorter
+    flags |= head | (0 if shorter is None else _COMPRESSED)
     if features is not None:
         flags, time = flags | _HAS_FEATURES, b"%c%b" % (code_of(features), time)
     if id_ is None:
@@ -61,7 +58,7 @@ def packed(url: str, id_: str | None, fetched_at: str | None, features: int | No
     return flags | _HAS_ID, b"%b%b%b" % (time, _with_length(id_), rest)
 
 
-def unpacked(flags: int, data: bytes) -> Tail:
+def unpacked(urls: UrlCodec, flags: int, data: bytes) -> Tail:
     """The inverse of `packed`.
 
     Raises:
@@ -77,24 +74,8 @@ def unpacked(flags: int, data: bytes) -> Tail:
         fetched_at, at = _text(data, at)
     if flags & _HAS_ID:
         id_, at = _text(data, at)
-    rest = _decoded(data[at:]) if flags & _HUFFMAN else data[at:]
+    rest = urls.decompressed(data[at:]) if flags & _COMPRESSED else data[at:]
     return Tail((HEAD if flags & _HAS_HEAD else "") + rest.decode(), id_, fetched_at, features)
-
-
-def _packed_text(data: bytes) -> tuple[int, bytes]:
-    """Flags and bytes of a text: coded, with bits of 1 behind it up to the next byte, where that is shorter."""
-    bits = data.decode("latin-1").translate(_CODES)
-    size = -(-len(bits) // 8)
-    if size >= len(data):
-        return 0, data
-    return _HUFFMAN, int(bits.ljust(8 * size, "1"), 2).to_bytes(size)
-
-
-def _decoded(data: bytes) -> bytes:
-    try:
-        return decode_huffman(data)
-    except HPACKDecodingError as error:
-        raise ValueError("the bytes of a URL are none of HPACK's code") from error
 
 
 @lru_cache(maxsize=1024)

@@ -27,6 +27,7 @@ from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import fields_in, fields_of, whole_number
 from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
+from simhash.index.urls import UrlDictionary
 from simhash.relation.tables import described
 
 _IMPORTING = "importing "
@@ -77,6 +78,7 @@ def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> Ind
         capacity=spec.capacity,
         seq=seq,
         documents=documents,
+        urls=spec.urls.text,
     )
 
 
@@ -111,7 +113,11 @@ def spec_in(row: IndexRow) -> IndexSpec:
         can = f"design {design.name} {possible[0]} to {possible[-1]}"
         raise IndexMismatch(f"the first row has bucket_bits {row.bucket_bits}, {can}")
     rule = Relation(design, row.reach, row.verifier_reach, row.verifier_bits, row.bands)
-    return IndexSpec(row.profile, rule, row.bucket_bits, row.capacity)
+    try:
+        urls = UrlDictionary.of_text(row.urls)
+    except ValueError as error:
+        raise IndexMismatch(f"the first row is of no index that can be: {error}") from error
+    return IndexSpec(row.profile, rule, row.bucket_bits, row.capacity, urls)
 
 
 def name_of_import(row: IndexRow) -> str:
