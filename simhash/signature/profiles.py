@@ -428,6 +428,16 @@ LOOSE = replace(
 """For those who want pages of Jaccard similarity .6 and more; a page then meets more others, and half of what is called
 duplicate of a near one has less than .8 in common (docs/quality.md)."""
 
+LEAN = replace(
+    DEFAULT,
+    name="lean",
+    version=1,
+    verifier=MinHashSketch(n=5, bins=128, bands=4, rows=4),
+    verifier_reach=18,
+)
+"""For those who must save: half the sketch and two bands fewer, 219 bytes a document where the default takes 273
+(planned for a million, URLs of 77 bytes), for a hundredth of the near-duplicates."""
+
 DEFAULT_1 = replace(
     DEFAULT,
     version=1,
@@ -474,7 +484,7 @@ In one thing it is not to the letter: weights are rounded up to whole numbers, a
 (`rounding = "down"`), which makes most of them 0, and with them the fingerprint of every short text.
 """
 
-_SHIPPED = (DEFAULT, LOOSE, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)
+_SHIPPED = (DEFAULT, LOOSE, LEAN, SEGMENTED, JIEBA_KEYWORDS, TUTORIAL)
 _BY_LABEL = {each.label: each for each in (*_SHIPPED, DEFAULT_1)}
 _BY_NAME = {each.name: each for each in _SHIPPED} | _BY_LABEL
 PROFILES = (*(each.name for each in _SHIPPED), DEFAULT_1.label)

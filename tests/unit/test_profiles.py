@@ -459,7 +459,7 @@ def test_the_verifiers_distance_follows_the_jaccard_similarity(seed: int, shared
 
 @pytest.mark.parametrize("name", ["best", "default/3", "default/", "segmented/0"])
 def test_a_profile_without_that_name_is_refused(name: str) -> None:
-    with pytest.raises(ProfileError, match=rf"'{name}'.*default, loose, segmented, jieba-keywords.*default/1"):
+    with pytest.raises(ProfileError, match=rf"'{name}'.*default, loose, lean, segmented, jieba-keywords.*default/1"):
         profile(name)
 
 

@@ -43,6 +43,7 @@ class Shipped(NamedTuple):
 
 PROFILES = {
     "default/2": Shipped(k=3, reach=14, verifier_reach=36, verifier_bits=256, bands=6),
+    "lean/1": Shipped(k=3, reach=14, verifier_reach=18, verifier_bits=128, bands=4),
     "loose/1": Shipped(k=3, reach=16, verifier_reach=52, verifier_bits=256, bands=8),
     "default/1": Shipped(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=3),
     "segmented/1": Shipped(k=3, reach=6, verifier_reach=14),
