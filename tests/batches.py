@@ -30,7 +30,9 @@ def run(engine, directory, new, existing=(), out="out", watch=None, **options):
     with scratch_in(request.out) as scratch:
         summary = run_batch(batch_of(request), engine, watch or Watch(threading.Event()), scratch)
     assert sorted(os.listdir(request.out)) == sorted(
-        ["verdicts.jsonl", "verdicts.parquet", "rejected.jsonl", *(["clusters.jsonl"] if request.clusters else [])]
+        ["verdicts.jsonl", "verdicts.parquet", "rejected.jsonl"]
+        + (["clusters.jsonl"] if request.clusters else [])
+        + ([f"annotated.{request.annotate}"] if request.annotate else [])
     )
     return summary
 

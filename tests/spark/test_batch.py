@@ -1,9 +1,11 @@
 """Batches on a real Spark: the verdicts of file mode, whatever the partitions, and however often a task is tried."""
 
 import base64
+import csv
 import json
 import os
 import threading
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -280,6 +282,43 @@ def test_pages_in_parquet_are_judged_like_their_lines(batch, tmp_path):
     for one, other in zip(in_parquet, in_lines, strict=True):
         assert {**one, "observation": "", "source": ""} == {**other, "observation": "", "source": ""}
     assert [v["source"]["offset"] for v in in_parquet] == [*range(200), *range(100)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_annotated_pages_say_what_they_match_and_how_many_match_them(batch, tmp_path, form):
+    rows = [json.loads(page) for page in PAGES]
+    path = tmp_path / f"a.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=70)
+    elif form == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        written(path, [*PAGES[:50], *REJECTED, *PAGES[50:]])
+    batch(path, annotate=form)
+    told = lines(tmp_path / "out" / "verdicts.jsonl")
+    copies = Counter(v["match"]["url"] for v in told if v["match"])
+    found = tmp_path / "out" / f"annotated.{form}"
+    read = {"jsonl": lines, "parquet": lambda path: pq.read_table(path).to_pylist()}
+    annotated = read[form](found) if form in read else list(csv.DictReader(found.open(newline="")))
+    assert [{name: row[name] for name in rows[0]} for row in annotated] == rows
+    kept = {v["url"] for v in told if not v["match"]}
+    assert sum(int(row["copies"]) for row in annotated) == sum(copies.values()) > 0
+    for row, verdict in zip(annotated, told, strict=True):
+        match = verdict["match"]
+        assert (row["dup_of"] or None, row["similarity"] or None) == (
+            (match["url"], str(match["similarity"]) if form == "csv" else match["similarity"])
+            if match
+            else (None, None)
+        )
+        assert int(row["copies"]) == (copies[row["url"]] if row["url"] in kept else 0)
+
+
+def test_verdicts_are_not_annotated(batch, tmp_path, verdicts):
+    with pytest.raises(InputError, match="holds no pages but signatures"):
+        batch(verdicts[0], annotate="jsonl")
 
 
 def test_rows_of_parquet_that_are_no_pages_are_rejected_one_by_one(batch, tmp_path):

@@ -60,6 +60,10 @@ class Decisions:
     row: Numbers
     distance: NDArray[np.uint8]
 
+    def copies(self) -> Numbers:
+        """How many of the new pages match each, shape (pages,)."""
+        return np.bincount(self.page[self.page != NONE], minlength=len(self.page))
+
 
 class Greedy:
     """The greedy choice among groups with a signature, from pairs that may be too few at first.

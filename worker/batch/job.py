@@ -29,7 +29,9 @@ import pyarrow.parquet as pq
 from simhash.index.interface import Relation
 from simhash.signature.profiles import Profile
 from worker.batch import deciding, probing
+from worker.batch.annotated import Annotated
 from worker.batch.clusters import Clusters
+from worker.batch.columns import Row
 from worker.batch.deciding import Existing
 from worker.batch.engine import Engine, Stopped
 from worker.batch.existing import existing_of
@@ -65,6 +67,7 @@ class Batch:
         clusters: whether to report clusters, which takes pairs that the verdicts do not need.
         max_rejected: of existing records; None: any.
         keep: which of the new pages that match each other.
+        annotate: in which form the new pages are written once more, annotated; None: they are not.
     """
 
     new: Sequence[Input]
@@ -76,6 +79,7 @@ class Batch:
     clusters: bool = False
     max_rejected: int | None = None
     keep: str = "oldest"
+    annotate: str | None = None
 
 
 def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
@@ -139,6 +143,7 @@ class _Run:
     def done(self) -> BatchSummary:
         batch = self.batch
         summary = BatchSummary(inputs=len(batch.new) + len(batch.existing))
+        annotated = self._annotated()  # now: what cannot be written is said before the pages are judged
         parts = self._slices(batch.new)
         signed = self._stage("signing", Sign(self.scratch, batch.signing, batch.relation_for(0)), parts)
         summary.skipped = sum(done.skipped for done in signed)
@@ -154,7 +159,8 @@ class _Run:
         decisions = deciding.decide(groups, existing, kept)
         judgement = Judgement(batch.profile, decisions, existing, groups.at, files)
         with self._timed("writing"):
-            self._write(judgement, [piece for _, piece in parts], files, clusters, summary)
+            results = Results(batch.out, self.scratch, annotated)
+            self._write(judgement, rows_in_order([piece for _, piece in parts], files), results, clusters, summary)
         summary.stage_seconds, summary.task_seconds = _rounded(self.seconds), _rounded(self.processor)
         return summary
 
@@ -283,15 +289,15 @@ class _Run:
     def _write(
         self,
         judgement: Judgement,
-        parts: list[Slice],
-        files: list[Path],
+        rows: Iterator[Row],
+        results: Results,
         clusters: Clusters | None,
         summary: BatchSummary,
     ) -> None:
-        results = Results(self.batch.out, self.scratch)
         total = len(judgement.decisions.seq)
+        copies = judgement.decisions.copies()
         try:
-            for row, number, verdict, known in judgement.verdicts(rows_in_order(parts, files)):
+            for row, number, verdict, known in judgement.verdicts(rows):
                 if verdict is None:
                     said = msgspec.json.decode(row["rejection"])
                     summary.reject(said["stage"], said["message"])
@@ -301,7 +307,7 @@ class _Run:
                     clusters.add(number, verdict)
                 summary.count(verdict)
                 summary.duplicates_of_existing += known and verdict.match is not None
-                results.verdict(row, verdict)
+                results.verdict(row, verdict, int(copies[number]))
                 if summary.pages % 1024 == 0:
                     self._tell(summary.pages, total)
             for line in _rejected_in(self.rejections):
@@ -311,6 +317,12 @@ class _Run:
             results.finish()
         finally:
             results.close()
+
+    def _annotated(self) -> Annotated | None:
+        batch = self.batch
+        if batch.annotate is None:
+            return None
+        return Annotated(batch.new, batch.annotate, self.scratch, batch.signing.recipe.limits.page)
 
     def _tell(self, done: int, total: int) -> None:
         if self.watch.stopping.is_set():

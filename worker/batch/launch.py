@@ -61,9 +61,8 @@ def batch_of(request: Request) -> Batch:
     new, existing = sources(request.new), sources(request.existing)
     if tables := [source.name for source in new if source.kind == "tables"]:
         raise InputError(f"{tables[0]} holds tables of what exists: give it with --against")
-    return Batch(
-        new, existing, request.out, profile, signing, relate, request.clusters, request.max_rejected, request.keep
-    )
+    asked = (request.clusters, request.max_rejected, request.keep, request.annotate)
+    return Batch(new, existing, request.out, profile, signing, relate, *asked)
 
 
 def relation_for(settings: Settings, profile: Profile, k: int | None) -> Relate:

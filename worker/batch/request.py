@@ -14,6 +14,9 @@ from worker.settings import Settings
 KEEP, FIELD = ("oldest", "longest", "newest"), "field:"
 """Which of the pages that match each other can be kept, or `FIELD` and a name: see `worker.batch.preference`."""
 
+ANNOTATED = ("jsonl", "parquet", "csv", "tsv")
+"""In what form annotated pages can be written."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -28,6 +31,7 @@ class Request:
         clusters: whether to report clusters.
         max_rejected: how many existing records may be unreadable; None: any.
         keep: which of the new pages that match each other.
+        annotate: write the new pages once more, annotated, in this form; None: do not.
 
     Raises:
         InputError: an input is given twice among the new ones.
@@ -43,6 +47,7 @@ class Request:
     clusters: bool = False
     max_rejected: int | None = None
     keep: str = KEEP[0]
+    annotate: str | None = None
 
     def __post_init__(self) -> None:
         for given in (self.new, self.existing):

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from simhash.index.interface import Duplicate, Record, Unique
 from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
+from worker.batch.annotated import Annotated
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing, Numbers
 from worker.batch.sources import Slice
@@ -155,14 +156,18 @@ class Judgement:
 class Results:
     """The files of one batch, below `scratch` until they are whole.
 
-    Raises (all methods): OSError.
+    Args:
+        annotated: the new pages once more, below `scratch` too; None: nobody asked.
+
+    Raises (all methods): OSError, InputError.
     """
 
-    def __init__(self, directory: Path, scratch: Path) -> None:
+    def __init__(self, directory: Path, scratch: Path, annotated: Annotated | None = None) -> None:
         self._directory = directory
         self._scratch = scratch
         self._stack = ExitStack()
         self._names = [VERDICTS_JSONL, VERDICTS_PARQUET, REJECTED]
+        self._annotated = annotated
         self._lines = self._open(VERDICTS_JSONL)
         self._rejected = self._open(REJECTED)
         self._columns = self._stack.enter_context(pq.ParquetWriter(scratch / VERDICTS_PARQUET, VERDICTS))
@@ -171,8 +176,10 @@ class Results:
     def _open(self, name: str) -> IO[bytes]:
         return self._stack.enter_context((self._scratch / name).open("wb"))
 
-    def verdict(self, row: Row, verdict: Verdict) -> None:
-        """Write a verdict, in both forms."""
+    def verdict(self, row: Row, verdict: Verdict, copies: int) -> None:
+        """Write a verdict, in both forms, on a page that so many match."""
+        if self._annotated:
+            self._annotated.write(verdict, copies)
         self._lines.write(encode(verdict) + b"\n")
         self._pending.append(_native(row, verdict))
         if len(self._pending) == ROW_GROUP:
@@ -197,6 +204,9 @@ class Results:
         """Close all files and give them their names."""
         self._flush()
         self._stack.close()
+        if self._annotated:
+            self._annotated.finish()
+            self._names.append(self._annotated.path.name)
         for name in self._names:
             (self._scratch / name).replace(self._directory / name)
 

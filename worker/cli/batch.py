@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from worker.batch.request import FIELD, KEEP, Request, Watch
+from worker.batch.request import ANNOTATED, FIELD, KEEP, Request, Watch
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
@@ -73,6 +73,12 @@ def _keep(_: click.Context, __: click.Parameter, value: str) -> str:
     help="of NEW pages that match each other: the first; that with most words; that with the latest fetched_at; that "
     "with the largest number in a field of the input",
 )
+@click.option(
+    "--annotate",
+    type=click.Choice(ANNOTATED),
+    help="also write the NEW pages once more, in this form, of a table all columns, with `dup_of` (URL of the match), "
+    "`similarity` and `copies` (how many pages match this one)",
+)
 @click.option("--clusters", is_flag=True, help="also write clusters.jsonl: what hangs together, directly or not")
 @click.option(
     "--max-rejected",
@@ -90,6 +96,7 @@ def batch(
     memory: str,
     k: int | None,
     keep: str,
+    annotate: str | None,
     clusters: bool,
     max_rejected: int | None,
     summary_json: Path | None,
@@ -119,13 +126,15 @@ def batch(
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
-    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep)
+    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep, annotate)
     summary = _done(request, console)
     if summary_json:
         _write(summary_json, summary)
     more = {"existing": summary.existing, "duplicates of existing": summary.duplicates_of_existing}
     show(summary, console, more | {"existing, unreadable": summary.existing_rejected})
     say(f"verdicts: {out / 'verdicts.jsonl'}", console)
+    if annotate:
+        say(f"annotated pages: {out / f'annotated.{annotate}'}", console)
     if clusters:
         say(f"clusters: {out / 'clusters.jsonl'}", console)
     if summary.rejected + summary.existing_rejected:

@@ -15,7 +15,7 @@ import xxhash
 
 from worker.errors import InputError
 from worker.files.inputs import Input
-from worker.files.pages_out import Output, index_of, is_of_inputs, pages_out, writing
+from worker.files.pages_out import ANNOTATION, Output, index_of, is_of_inputs, pages_out, writing
 from worker.files.summary import Summary
 from worker.judging.judge import Judged, Rejected
 from worker.records.passing import RawRecord
@@ -66,8 +66,8 @@ class Outputs:
         self._stack = ExitStack()
         # Opened now, so that what cannot be written is said now and not after hours.
         self._verdicts = self._open(places.verdicts) if places.verdicts else self._standard()
-        self._unique = pages_out(places.unique, inputs, self._open, annotated=False) if places.unique else None
-        self._annotated = pages_out(places.annotated, inputs, self._open, annotated=True) if places.annotated else None
+        self._unique = pages_out(places.unique, inputs, self._open) if places.unique else None
+        self._annotated = pages_out(places.annotated, inputs, self._open, ANNOTATION) if places.annotated else None
         self._rejected = self._open(places.rejected) if places.rejected else None
         self._beside = places.beside
         self._figures = self._open(places.summary) if places.summary else None

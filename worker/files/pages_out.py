@@ -3,7 +3,7 @@ Parquet of Parquet, CSV of CSV, each with all columns of the input; WARC of WARC
 lines of JSON of whatever is read.
 
 An annotation says of a duplicate the URL of the page that it matches, and how similar they are; of a unique page
-nothing.
+nothing. Where all is judged before anything is written it says too how many pages match this one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from worker.records.verdict import Verdict
 
 CSV = (".csv", ".tsv")
 ANNOTATION = ("dup_of", "similarity")
+ANNOTATION_OF_ALL = (*ANNOTATION, "copies")
 ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
 """Of a row group: it is held in memory until it is written."""
 
@@ -37,22 +38,25 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
 class Pages(Protocol):
     """Where pages go. Raises (all methods): InputError: it cannot be written."""
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
-        """Take a page, and write of it what this file holds."""
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
+        """Take a page, which so many others match, and write of it what this file holds."""
 
     def finish(self) -> None:
         """Write what is left; nothing is added any more."""
 
 
-def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output], annotated: bool) -> Pages:
+def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output], said: Sequence[str] = ()) -> Pages:
     """What writes pages of these inputs to a file.
+
+    Args:
+        said: the names of an annotation, and all pages are written; or none, and the unique ones are.
 
     Raises:
         InputError: its name asks for a form, and an input is none of that kind, or has other columns; or it cannot be
             written.
     """
     if not is_of_inputs(path):
-        return _AnnotatedLines(opened(path)) if annotated else _Lines(opened(path), opened(index_of(path)))
+        return _AnnotatedLines(opened(path), said) if said else _Lines(opened(path), opened(index_of(path)))
     kind, suffixes = _kind_of(path)
     for each in inputs:
         bare = each.name.lower().removesuffix(".gz").removesuffix(".zst")
@@ -61,14 +65,14 @@ def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Outp
         if each.columns != inputs[0].columns:
             raise InputError(f"{path}: {each.name} has other columns than {inputs[0].name}: one file cannot hold both")
     if kind == "WARC":
-        if annotated:
+        if said:
             raise InputError(f"{path}: records of a WARC are not annotated: name a .jsonl file")
         return _Warc(opened(path))
     columns = inputs[0].columns
     names = columns.names if kind == "Parquet" else columns
-    if annotated and (there := set(ANNOTATION) & set(names)):
+    if there := set(said) & set(names):
         raise InputError(f"{path}: {inputs[0].name} has a column {there.pop()} already")
-    return (_Parquet if kind == "Parquet" else _Csv)(opened(path), columns, annotated)
+    return (_Parquet if kind == "Parquet" else _Csv)(opened(path), columns, said)
 
 
 def _kind_of(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -121,7 +125,7 @@ class _Lines:
         self._output, self._index = output, index
         self._offset = 0
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
         if verdict.match:
             return
         line = _line(record)
@@ -136,37 +140,38 @@ class _Lines:
 
 
 class _AnnotatedLines:
-    """Lines of JSON with two more fields; the others are as they came, byte for byte."""
+    """Lines of JSON with some more fields; the others are as they came, byte for byte."""
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
+    def __init__(self, output: Output, said: Sequence[str]) -> None:
+        self._output, self._said = output, said
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
-        said = msgspec.json.encode(dict(zip(ANNOTATION, _annotation(verdict), strict=True)))
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
+        said = msgspec.json.encode(dict(zip(self._said, _annotation(verdict, copies), strict=False)))
         self._output.write(_line(record).rstrip()[:-1] + b"," + said[1:] + b"\n")
 
     def finish(self) -> None:
         self._output.flush()
 
 
-def _annotation(verdict: Verdict) -> tuple[str | None, float | None]:
-    return (verdict.match.url, verdict.match.similarity) if verdict.match else (None, None)
+def _annotation(verdict: Verdict, copies: int) -> tuple[str | None, float | None, int]:
+    """What `ANNOTATION_OF_ALL` names; `ANNOTATION` names the first of these."""
+    match = verdict.match
+    return (match.url, match.similarity, copies) if match else (None, None, copies)
 
 
 class _Csv:
     """Rows under the header of the input, their bytes as they were but for quotes that were not needed."""
 
-    def __init__(self, output: Output, header: Sequence[str], annotated: bool) -> None:
-        self._annotated = annotated
+    def __init__(self, output: Output, header: Sequence[str], said: Sequence[str]) -> None:
+        self._said = len(said)
         self._output = output
         self._text = io.TextIOWrapper(output.file, "utf-8", "surrogateescape", newline="")
         self._writer = csv.writer(self._text, **dialect_of(output.name))
-        self._write([*header, *(ANNOTATION if annotated else ())])
+        self._write([*header, *said])
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
-        if verdict.match and not self._annotated:
-            return
-        self._write([*record.whole, *(_annotation(verdict) if self._annotated else ())])
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
+        if verdict.match is None or self._said:
+            self._write([*record.whole, *_annotation(verdict, copies)[: self._said]])
 
     def _write(self, row: Sequence[object]) -> None:
         with writing(self._output.name):
@@ -180,13 +185,14 @@ class _Csv:
 class _Parquet:
     """Rows in the schema of the input, with its metadata."""
 
-    def __init__(self, output: Output, schema: Any, annotated: bool) -> None:
+    def __init__(self, output: Output, schema: Any, said: Sequence[str]) -> None:
         import pyarrow as pa  # there, for an input was read by it
         import pyarrow.parquet as pq
 
-        self._annotated = annotated
-        if annotated:
-            fields = [pa.field(name, kind) for name, kind in zip(ANNOTATION, (pa.string(), pa.float64()), strict=True)]
+        kinds = (pa.string(), pa.float64(), pa.int64())
+        self._said = kinds[: len(said)]
+        if said:
+            fields = [pa.field(name, kind) for name, kind in zip(said, kinds, strict=False)]
             # Without what other programs say there of all columns: it would be wrong of these.
             schema = pa.schema([*schema, *fields])
         self._output, self._schema = output, schema
@@ -195,15 +201,15 @@ class _Parquet:
         with writing(output.name):
             self._writer = pq.ParquetWriter(output.file, schema)
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
-        if verdict.match and not self._annotated:
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
+        if verdict.match and not self._said:
             return
         row = record.whole.take([0])  # a copy: the row that was read keeps all rows read with it in memory
-        if self._annotated:
+        if self._said:
             import pyarrow as pa
 
-            kinds = self._schema.types[-len(ANNOTATION) :]
-            said = [pa.array([value], kind) for value, kind in zip(_annotation(verdict), kinds, strict=True)]
+            told = zip(_annotation(verdict, copies), self._said, strict=False)
+            said = [pa.array([value], kind) for value, kind in told]
             row = pa.RecordBatch.from_arrays([*row.columns, *said], schema=self._schema)
         self._rows.append(row)
         self._bytes += row.nbytes
@@ -239,7 +245,7 @@ class _Warc:
         self._info: WarcRecord | None = None
         self._payloads: dict[int, Payload] = {}
 
-    def write(self, record: RawRecord, verdict: Verdict) -> None:
+    def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
         response = next(each for number, each in record.whole.records if number == record.source.offset)
         payload = payload_of(response)
         written = response
