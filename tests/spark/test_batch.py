@@ -441,6 +441,11 @@ def test_an_input_that_breaks_off_is_named_and_nothing_is_written(batch, tmp_pat
     assert os.listdir(tmp_path / "out") == []
 
 
+def test_an_address_is_refused(tmp_path):
+    with pytest.raises(InputError, match="a batch reads paths that all its machines see"):
+        batch_of(Request(("s3://pages/a.jsonl",), (), tmp_path, load({}, None, {})))
+
+
 def test_inputs_that_are_none_are_refused_before_spark_starts(tmp_path):
     def asked(*new, settings=None, **options):
         return batch_of(Request(tuple(map(str, new)), (), tmp_path, load(settings or {}), **options))

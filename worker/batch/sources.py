@@ -24,6 +24,7 @@ from worker.batch.archive import Archive
 from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
 from worker.errors import InputError
 from worker.files.inputs import COMPRESSED, HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, open_input
+from worker.files.places import is_remote
 from worker.records.page import CONTENTS
 
 Kind = Literal["pages", "verdicts", "parquet", "tables"]
@@ -89,6 +90,8 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
     path = Path(name)
     if name == "-":
         raise InputError("-: a batch reads files, each of them more than once; for standard input there is `file`")
+    if is_remote(name):
+        raise InputError(f"{name}: a batch reads paths that all its machines see (a mount); `file` reads addresses")
     if (path / TABLES).is_file():
         yield name, "tables"
     elif path.is_dir() and (files := _files_in(path)):

@@ -24,7 +24,8 @@ from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Bench, run_files
 from worker.files.outputs import Outputs, Places
-from worker.files.pages_out import is_of_inputs
+from worker.files.pages_out import is_of_inputs, writing
+from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
 from worker.index.stores import configured_profile, connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters
@@ -51,7 +52,18 @@ DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}
 """Where a file run differs: files are mostly smaller than streams, and it has the machine to itself."""
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
-FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+class _File(click.Path):
+    """A path, or an address."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and is_remote(value):
+            return place(value)
+        return super().convert(value, param, ctx)
+
+
+FILE = _File(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True)
@@ -73,18 +85,20 @@ class Job:
     def __post_init__(self) -> None:
         if self.state and self.on_server:
             raise SettingsError("--state is for the embedded index, --redis for a server's: give one of them")
-        self._check_places({name if name == "-" else os.path.realpath(name) for name in self.inputs})
+        self._check_places({name if name == "-" else identity(place(name)) for name in self.inputs})
 
     def _check_places(self, read: set[str]) -> None:
         written: set[str] = set()
-        for place in self.places.files():
-            path = os.path.realpath(place)
+        for file in self.places.files():
+            path = identity(file)
             if path in read:
-                raise InputError(f"{place} is an input: writing to it would destroy it")
-            if not self.force and os.path.isfile(path) and os.path.getsize(path):
-                raise InputError(f"{place} exists: --force overwrites it, another name keeps it")
-            if path in written and (os.path.isfile(path) or not os.path.exists(path)):
-                raise InputError(f"{place} is to be written twice")
+                raise InputError(f"{file} is an input: writing to it would destroy it")
+            with writing(str(file)), failing():
+                is_file, exists = file.is_file(), file.exists()
+            if not self.force and is_file and size_of(file):
+                raise InputError(f"{file} exists: --force overwrites it, another name keeps it")
+            if path in written and (is_file or not exists):
+                raise InputError(f"{file} is to be written twice")
             written.add(path)
 
 
@@ -137,9 +151,10 @@ def file(
     """Judge the pages in files, in order: one verdict a page, the same as on a stream.
 
     INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), Parquet (needs pyarrow: the extra `parquet`), CSV or
-    TSV (.csv, .csv.gz, .csv.zst), an HTML file or a directory of them, or - for JSONL on standard input. Nothing needs
-    to run: an embedded Redis holds the index, for this run only unless --state is given. A line of JSONL is a page:
-    {"url": …, "html": …}, or with "text" or "html_base64" in place of "html"; the columns of a table have these names.
+    TSV (.csv, .csv.gz, .csv.zst), an HTML file or a directory of them, or - for JSONL on standard input. Inputs and
+    outputs may be addresses: s3://…, https://… (the extra `remote`). Nothing needs to run: an embedded Redis holds the
+    index, for this run only unless --state is given. A line of JSONL is a page: {"url": …, "html": …}, or with "text"
+    or "html_base64" in place of "html"; the columns of a table have these names.
 
     \b
       simhash-dedup file crawl.jsonl.zst --out verdicts.jsonl
@@ -175,9 +190,9 @@ def _places(out: str, options: dict[str, Any]) -> Places:
     if out == "-":
         return Places(None, unique, rejected, summary, annotated=annotated)
     # A device or a pipe has no neighbour: `--out /dev/null` must not make /dev/null.rejected.jsonl.
-    beside = not os.path.exists(out) or os.path.isfile(out)
-    rejected = rejected or (Path(out + ".rejected.jsonl") if beside else None)
-    return Places(Path(out), unique, rejected, summary, annotated=annotated)
+    beside = is_remote(out) or not os.path.exists(out) or os.path.isfile(out)
+    rejected = rejected or (place(out + ".rejected.jsonl") if beside else None)
+    return Places(place(out), unique, rejected, summary, annotated=annotated)
 
 
 def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:

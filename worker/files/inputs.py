@@ -26,6 +26,7 @@ from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
 from worker.errors import InputError, SettingsError
 from worker.files.captures import Capture, runs
 from worker.files.csv_pages import header_of, pages_in_csv
+from worker.files.places import failing, identity, is_remote, named, opened, place, size_of, version_of
 from worker.files.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 from worker.judging.judge import Rejected, rejected
 from worker.records.page import largest_record
@@ -87,7 +88,7 @@ class _Taken:
 
     def first(self, name: str) -> bool:
         """Whether this file was not given before, under whatever name."""
-        path = name if name == "-" else os.path.realpath(name)
+        path = name if name == "-" else identity(place(name))
         if path in self._paths:
             self.again.append(name)
             return False
@@ -112,12 +113,14 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
     if name == "-":
         return _standard_input(largest_record(largest_page), spool)
     taken = taken or _Taken()
-    path = Path(name)
-    if path.is_dir():
+    path = place(name)
+    with _reading(name), failing():
+        is_file, is_directory = path.is_file(), path.is_dir()
+    if is_directory:
         return _directory(path, largest_page, taken)
-    if not path.exists():
+    if not is_file and not path.exists():
         raise InputError(f"{name}: no such file or directory")
-    if not path.is_file():
+    if not is_file:
         raise InputError(f"{name} is no regular file: pipe it into standard input (-)")
     if not taken.first(name):
         return _pages(name, [], largest_page)
@@ -138,7 +141,7 @@ def _check_kind(path: Path) -> None:
     bare = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     if bare.suffix.lower() in JSON_SUFFIXES:
         return
-    with _reading(path), path.open("rb", buffering=0) as file, decompressed(file, _promised(path)) as content:
+    with _reading(path), opened(path) as file, decompressed(file, _promised(path)) as content:
         start = content.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start and not start.startswith(b"{"):
         known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, PARQUET, *CSV_SUFFIXES[:2], *HTML_SUFFIXES])
@@ -166,10 +169,10 @@ def _standard_input(line_limit: int, spool: bool) -> Input:
 
 
 def _jsonl(path: Path, line_limit: int) -> Input:
-    return _jsonl_in(_Counted(_opened(path)), str(path), os.path.abspath(path), path.stat().st_size, line_limit)
+    return _jsonl_in(_counted(path), str(path), named(path), _total(path), line_limit)
 
 
-def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: int) -> Input:
+def _jsonl_in(stream: _Counted, name: str, place: str, size: int | None, line_limit: int) -> Input:
     """A file that can be read twice: to name it by its content, and for its records."""
 
     def records() -> Iterator[Record]:
@@ -181,12 +184,12 @@ def _jsonl_in(stream: _Counted, name: str, place: str, size: int, line_limit: in
 
 
 def _warc(path: Path, largest_page: int, keep: bool) -> Input:
-    stream = _Counted(_opened(path))
+    stream = _counted(path)
     largest = largest_page + MAX_HEAD_BYTES
 
     def records() -> Iterator[Record]:
         with _reading(path):
-            topic = _topic(os.path.abspath(path), stream.digest())
+            topic = _topic(named(path), stream.digest())
             found = enumerate(warc_records(decompressed(stream, _promised(path)), largest))
             for capture in runs(found, largest) if keep else (Capture(None, [each]) for each in found):
                 yield from pages(capture, topic)
@@ -201,7 +204,7 @@ def _warc(path: Path, largest_page: int, keep: bool) -> Input:
             else:
                 yield found
 
-    made = Input(str(path), path.stat().st_size, records, lambda: stream.count)
+    made = Input(str(path), _total(path), records, lambda: stream.count)
     return made
 
 
@@ -218,7 +221,7 @@ def _parquet(path: Path, keep: bool) -> Input:
         from worker.files import parquet
     except ImportError as error:
         raise SettingsError(f"{path}: {error.name} is not installed: pip install 'simhash-dedup[parquet]'") from error
-    size, rows, read = path.stat().st_size, 0, 0
+    size, rows, read = _total(path) or 0, 0, 0
 
     def records() -> Iterator[Record]:
         nonlocal read
@@ -233,16 +236,16 @@ def _parquet(path: Path, keep: bool) -> Input:
 
 
 def _csv(path: Path, largest: int, keep: bool) -> Input:
-    stream = _Counted(_opened(path))
+    with _reading(path), opened(path) as beginning:
+        columns = header_of(decompressed(beginning, _promised(path)), path.name)
+    stream = _counted(path)
 
     def records() -> Iterator[Record]:
         with _reading(path):
-            topic = _topic(os.path.abspath(path), stream.digest())
+            topic = _topic(named(path), stream.digest())
             yield from pages_in_csv(decompressed(stream, _promised(path)), path.name, topic, largest, keep)
 
-    with _reading(path), _opened(path) as beginning:
-        columns = header_of(decompressed(beginning, _promised(path)), path.name)
-    return Input(str(path), path.stat().st_size, records, lambda: stream.count, columns=columns)
+    return Input(str(path), _total(path), records, lambda: stream.count, columns=columns)
 
 
 def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
@@ -268,13 +271,13 @@ def _pages(name: str, files: Sequence[Path], largest_page: int) -> Input:
 
 
 def _page_in(file: Path, largest_page: int) -> Record:
-    path = os.path.abspath(file)
+    path = named(file)
     try:
-        if not stat.S_ISREG(file.stat().st_mode):
+        if not is_remote(file) and not stat.S_ISREG(file.stat().st_mode):
             raise OSError(f"{file} is no regular file")
-        with file.open("rb") as opened:
-            content = opened.read(largest_page + 1)
-            size = os.fstat(opened.fileno()).st_size
+        with opened(file) as content_of, io.BufferedReader(content_of) as buffered:
+            content = buffered.read(largest_page + 1)
+        size = size_of(file) or len(content)
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror or error}"
         return rejected(Source(_topic(path, b""), 0, 0, None), PageError("decode", message))
@@ -282,12 +285,13 @@ def _page_in(file: Path, largest_page: int) -> Record:
     if len(content) > largest_page:
         message = f"{path} has {size:,} bytes, more than max_page_bytes = {largest_page:,}"
         return rejected(Source(topic, 0, 0, None), PageError("decode", message))
-    return RawRecord(Source(topic, 0, 0, None), None, content, Page(Path(path).as_uri(), content, is_html=True))
+    url = path if is_remote(file) else Path(path).as_uri()
+    return RawRecord(Source(topic, 0, 0, None), None, content, Page(url, content, is_html=True))
 
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size
+        return size_of(file) or 0
     except OSError:
         return 0
 
@@ -328,9 +332,14 @@ def _reading(name: object, broken: tuple[type[Exception], ...] = BROKEN) -> Iter
         raise InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _opened(path: Path) -> io.FileIO:
+def _counted(path: Path) -> _Counted:
     with _reading(path):
-        return io.FileIO(path)
+        return _Counted(opened(path), version_of(path))
+
+
+def _total(path: Path) -> int | None:
+    with _reading(path):
+        return size_of(path)
 
 
 def _topic(path: str, content: bytes) -> str:
@@ -341,15 +350,19 @@ def _topic(path: str, content: bytes) -> str:
 class _Counted(io.RawIOBase):
     """A file that knows how much of it was read, for the progress bar; a slow pipe is passed on as it comes."""
 
-    def __init__(self, stream: io.RawIOBase) -> None:
+    def __init__(self, stream: io.RawIOBase, version: bytes | None = None) -> None:
         self._stream = stream
+        self._version = version
         self.count = 0
 
     def readable(self) -> bool:
         return True
 
     def digest(self) -> bytes:
-        """Of all that is in it; for a file that can be read again, and before it is read."""
+        """Of all that is in it, for a file that can be read again, and before it is read; of a remote file what its
+        server says of it, for its bytes should travel once."""
+        if self._version is not None:
+            return self._version
         digest = xxhash.xxh3_128()
         self._stream.seek(0)
         while chunk := self._stream.read(CHUNK_BYTES):

@@ -16,6 +16,7 @@ import xxhash
 from worker.errors import InputError
 from worker.files.inputs import Input
 from worker.files.pages_out import ANNOTATION, Output, index_of, is_of_inputs, pages_out, writing
+from worker.files.places import opened
 from worker.files.summary import Summary
 from worker.judging.judge import Judged, Rejected
 from worker.records.passing import RawRecord
@@ -64,6 +65,7 @@ class Outputs:
 
     def __init__(self, places: Places, inputs: Sequence[Input] = ()) -> None:
         self._stack = ExitStack()
+        self._opened: list[Output] = []
         # Opened now, so that what cannot be written is said now and not after hours.
         self._verdicts = self._open(places.verdicts) if places.verdicts else self._standard()
         self._unique = pages_out(places.unique, inputs, self._open) if places.unique else None
@@ -74,7 +76,9 @@ class Outputs:
 
     def _open(self, path: Path) -> Output:
         with writing(str(path)):
-            return Output(str(path), self._stack.enter_context(path.open("wb")))
+            output = Output(str(path), self._stack.enter_context(opened(path, "wb")))
+        self._opened.append(output)
+        return output
 
     def _standard(self) -> Output:
         # Not sys.stdout: what is left in its buffer when a pipe breaks would be written once more at exit.
@@ -119,9 +123,12 @@ class Outputs:
         for each in (self._verdicts, self._rejected, self._figures):
             if each:
                 each.flush()
+        for output in self._opened:  # what goes elsewhere is there when it is closed, and not before
+            output.close()
 
     def _finish_pages(self) -> None:
-        for each in (self._unique, self._annotated):
+        pages, self._unique, self._annotated = (self._unique, self._annotated), None, None
+        for each in pages:
             if each:
                 each.finish()
 

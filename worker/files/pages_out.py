@@ -106,6 +106,10 @@ class Output:
         with writing(self.name):
             self.file.flush()
 
+    def close(self) -> None:
+        with writing(self.name):
+            self.file.close()
+
 
 @contextmanager
 def writing(name: str) -> Iterator[None]:
@@ -115,7 +119,7 @@ def writing(name: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"cannot write {name}: {error.strerror}") from error
+        raise InputError(f"cannot write {name}: {error.strerror or error}") from error
 
 
 class _Lines:

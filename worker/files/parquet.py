@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from worker.errors import InputError
+from worker.files.places import is_remote, named, opened
 from worker.records.page import CONTENTS, charset_of
 from worker.records.passing import Page, RawRecord, Source
 
@@ -36,15 +37,20 @@ def schema_of(path: Path) -> pa.Schema:
     Raises:
         InputError: they hold no pages; and what pyarrow raises for a file that is none.
     """
-    schema = pq.read_schema(path)
+    schema = pq.read_schema(_source(path))
     if "url" not in schema.names or not set(CONTENTS) & set(schema.names):
         raise InputError(f"has no column url with one of {', '.join(CONTENTS)}, but {', '.join(schema.names)[:200]}")
     return schema
 
 
+def _source(path: Path) -> Any:
+    """What pyarrow reads: a path, or an open file."""
+    return opened(path) if is_remote(path) else path
+
+
 def rows_in(path: Path) -> int:
     """How many rows a file has; raises what pyarrow does for a file that is none."""
-    return int(pq.read_metadata(path).num_rows)
+    return int(pq.read_metadata(_source(path)).num_rows)
 
 
 def pages_in_parquet(
@@ -55,7 +61,7 @@ def pages_in_parquet(
     Args:
         keep: the records have their rows with them, all columns, as a RecordBatch of one row.
     """
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(_source(path)) as file:
         topic = topic_of_footer(path)
         groups = range(file.num_row_groups) if groups is None else groups
         position = rows_before(file, groups[0]) if groups else 0
@@ -107,12 +113,12 @@ def _plain(value: Any) -> Any:
 
 def topic_of_footer(path: Path) -> str:
     """What stands in place of a topic: the footer, which describes every column chunk, stands for the content."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         file.seek(-8, os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, os.SEEK_END)
         content = file.read(length)
-    name = os.path.abspath(path).encode("utf-8", "surrogateescape")
+    name = named(path).encode("utf-8", "surrogateescape")
     return "file:" + xxhash.xxh3_128_hexdigest(name + b"\0" + xxhash.xxh3_128_digest(content))
 
 
