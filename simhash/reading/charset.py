@@ -191,7 +191,9 @@ def _readings(raw: bytes, declared: str | None) -> Iterator[_Reading]:
 
 def _read(raw: bytes, reading: _Reading) -> bytes:
     """The clean page. Raises UnicodeError when the bytes do not fit, or when what comes out is no text."""
-    if reading == _STRICT_UTF8 and native.is_utf8(raw):
+    if reading == _STRICT_UTF8:
+        if not native.is_utf8(raw):
+            raw.decode()  # says where it is not, or looks at it without the kernel
         utf8 = raw
     elif reading.good_per_broken is None:
         utf8 = _decode_strictly(raw, reading.encoding).encode()

@@ -398,11 +398,11 @@ class _Reader:
         stack.append((len(blocks.parents) - 1, name))
 
     def _name(self, attributes: str) -> tuple[int, str]:
-        words = _WORD.findall(attributes[:ATTRIBUTE_CHARACTERS])
+        words = " ".join(_WORD.findall(attributes[:ATTRIBUTE_CHARACTERS]))
         mask = 0
-        for word in words:
-            mask |= self._words.get(word.lower(), 0)
-        return mask, " ".join(words)
+        for bits in filter(None, map(self._words.get, words.lower().split())):
+            mask |= bits
+        return mask, words
 
     def _end(self, name: Name) -> None:
         stack = self._stack
