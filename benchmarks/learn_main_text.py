@@ -2,7 +2,8 @@
 
 Pages are JSONL (.zst) of `url`, `html` and `main`, the text that people marked; `set` = "test" keeps a page out. The
 label of a block is the share of its words that stand in the marked text, in the same order. A block weighs what its
-words do among those of its page. The first look is learned twice more, on half of the sites each: so the second look
+words do among those of its page; a page of a kind (`page_type`) that is rare in the files, and one of the first file,
+weighs more. The first look is learned twice more, on half of the sites each: so the second look
 learns from answers of a first one that had not seen the page. The weights go to `simhash/reading/main_text.json`, with
 the names of the files and their counts. It needs CatBoost: `pip install catboost==1.2.10`.
 
@@ -40,9 +41,16 @@ ALIGNED_EXACTLY = 30_000_000
 """Words of a page times words of its truth, up to which the alignment is exact."""
 LEAST_COVERED = 0.85
 """A page whose truth is not in its blocks says nothing of blocks."""
+OF_FIRST_FILE = 3.0
+"""What a page of the first file weighs: it is the one that --folds scores."""
+OF_TYPE = {"forum": 2.0, "product": 2.5, "service": 2.0, "documentation": 1.5, "collection": 1.5, "listing": 1.5}
+MOST_OTHER = 6.0
+"""What is not content weighs at most so many times what is: a page of a hundred comments would outweigh all others."""
 NUMBERS = (*block_features.NAMES, *block_features.SECOND_NAMES)
 TREES, DEPTH, RATE, BORDERS = 90, 5, 0.2, 48
+THINNED = 4
 LEAF_SCALE = 1024
+VERSION = 2
 SEED = 1
 
 
@@ -54,6 +62,7 @@ class Page:
         table: its features, (features, blocks); `second` those of the second look.
         words, hits: of each block its words, and those of them that are marked.
         wanted: words that are marked.
+        weight: how much it counts beside other pages.
     """
 
     site: str
@@ -63,6 +72,7 @@ class Page:
     words: NDArray[np.int64]
     hits: NDArray[np.int64]
     wanted: int
+    weight: float
     second: NDArray[np.int64] | None = None
 
     @property
@@ -79,14 +89,15 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, io.TextIOWrapper(stream, encoding="utf-8"))
 
 
-def marked(row: dict[str, Any]) -> Page | None:
-    """A row as a page; None without text or truth."""
+def marked(row: dict[str, Any], weight: float) -> Page | None:
+    """A row as a page, that weighs so much times what its type does; None without text or truth."""
     blocks = read_blocks(row["html"].replace("\0", ""), main_text.words())
     if not blocks.texts or blocks.is_large or not row.get("main"):
         return None
     words, hits, wanted = labels(blocks.texts, row["main"])
     site = row.get("site") or urlsplit(row["url"]).netloc.removeprefix("www.")
-    return Page(site, row["main"], blocks, block_features.table(blocks), words, hits, wanted)
+    weight *= OF_TYPE.get(row.get("page_type") or "", 1.0)
+    return Page(site, row["main"], blocks, block_features.table(blocks), words, hits, wanted, weight)
 
 
 def labels(texts: Sequence[str], main: str) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -159,14 +170,19 @@ def label_of(page: Page) -> NDArray[np.float64]:
 
 def weight_of(page: Page) -> NDArray[np.float64]:
     """Of each block what it weighs: its share of what a page of common length would have."""
-    return np.where(page.words > 0, page.words + 1, 0.2) / max(50, min(page.wanted, 2000))
+    label = label_of(page)
+    weight = np.where(page.words > 0, page.words + 1, 0.2) / max(50, min(page.wanted, 2000))
+    most, other = MOST_OTHER * float((weight * label).sum()), float((weight * (1 - label)).sum())
+    if other > most > 0:
+        weight = np.where(label > 0.5, weight, weight * most / other)
+    return weight * page.weight
 
 
 def thinned(labels: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The blocks to learn from: of the many light ones that are not content a third, each then three times as heavy."""
+    """The blocks to learn from: of the many light ones that are not content a fourth, each then four times as heavy."""
     light = (labels == 0) & (weights < np.median(weights))
-    kept = ~light | (np.random.default_rng(SEED).random(len(labels)) < 1 / 3)
-    weights[light] *= 3
+    kept = ~light | (np.random.default_rng(SEED).random(len(labels)) < 1 / THINNED)
+    weights[light] *= THINNED
     return np.flatnonzero(kept)
 
 
@@ -211,35 +227,47 @@ def scored(pages: Sequence[Page], learned: main_text.Weights) -> list[tuple[str,
     return [(page.main, main_text.text_of(page.blocks, learned)) for page in pages]
 
 
-def written(looks: Sequence[main_text.Look], threshold: int, learned_from: dict[str, int]) -> str:
+def written(looks: Sequence[main_text.Look], sure: int, possible: int, learned_from: dict[str, int]) -> str:
     """The file of weights: a line for each tree."""
     parts = []
     for look in looks:
         trees = ([[[NUMBERS[at], most] for at, most in questions], leaves] for questions, leaves in look.trees)
         lines = ",\n  ".join(json.dumps(tree) for tree in trees)
         parts.append(f'{{"bias": {look.bias}, "trees": [\n  {lines}]}}')
-    head = f'"version": 1,\n"learned from": {json.dumps(learned_from)},\n"threshold": {threshold}'
+    bars = f'"sure": {sure},\n"possible": {possible}'
+    head = f'"version": {VERSION},\n"learned from": {json.dumps(learned_from)},\n{bars}'
     return f'{{{head},\n"looks": [{", ".join(parts)}]}}\n'
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--folds", default=0, help="score so many parts of the first file's sites, learned from all others")
-@click.option("--threshold", default=16, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--sure", default=16, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--possible", default=-48, show_default=True, help="the same of a page that has little of that")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="where the weights go")
-def main(files: Sequence[Path], folds: int, threshold: int, out: Path) -> None:
+def main(files: Sequence[Path], folds: int, sure: int, possible: int, out: Path) -> None:
     """Learn the weights of `main-text` from marked pages, or say what to expect of them."""
-    found = [[page for row in rows(file) if row.get("set") != "test" and (page := marked(row))] for file in files]
+    found = [[*learned_from(file, OF_FIRST_FILE if file == files[0] else 1.0)] for file in files]
     if folds:
-        expected(found[0], [page for pages in found[1:] for page in pages], folds, threshold)
+        expected(found[0], [page for pages in found[1:] for page in pages], folds, sure, possible)
         return
     pages = [page for pages in found for page in pages if page.is_covered]
     looks = [look_of(model) for model in learn(pages)]
-    counts = {file.name.split(".")[0]: len(pages) for file, pages in zip(files, found, strict=True)}
-    out.write_text(written(looks, threshold, counts), encoding="utf-8")
+    counts = {
+        file.name.split(".")[0]: sum(page.is_covered for page in pages)
+        for file, pages in zip(files, found, strict=True)
+    }
+    out.write_text(written(looks, sure, possible, counts), encoding="utf-8")
 
 
-def expected(tried: Sequence[Page], others: Sequence[Page], folds: int, threshold: int) -> None:
+def learned_from(file: Path, weight: float) -> Iterator[Page]:
+    """The pages of a file that may be learned from."""
+    for row in rows(file):
+        if row.get("set") != "test" and (page := marked(row, weight)):
+            yield page
+
+
+def expected(tried: Sequence[Page], others: Sequence[Page], folds: int, sure: int, possible: int) -> None:
     """Score the tried pages by what was learned from all pages of other sites."""
     sites = sorted({page.site for page in tried})
     fold = dict(zip(np.random.default_rng(SEED).permutation(sites), range(len(sites)), strict=True))
@@ -248,7 +276,7 @@ def expected(tried: Sequence[Page], others: Sequence[Page], folds: int, threshol
         held = {site for site in sites if fold[site] % folds == part}
         pages = [page for page in (*tried, *others) if page.site not in held and page.is_covered]
         first, second = (look_of(model) for model in learn(pages))
-        weights = main_text.Weights((first, second), threshold)
+        weights = main_text.Weights((first, second), sure, possible)
         pairs += scored([page for page in tried if page.site in held], weights)
         print(f"part {part + 1}: precision, recall, F1 so far {score(pairs)}", flush=True)
 

@@ -325,6 +325,27 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Scores, of which short blocks of one element have one.
+    pub fn shared(&self, mut scores: Vec<i64>) -> Vec<i64> {
+        let sizes = &self.blocks.sizes;
+        let short = |at: &usize| sizes[*at] < LEAST_GOOD_SIZE;
+        let element = |at: usize| {
+            let owner = self.owner(at);
+            if self.end(owner) - self.start(owner) == 1 { self.up(owner) } else { owner }
+        };
+        let mut held = vec![(0, 0); self.blocks.starts.len()];
+        for at in (0..self.n).filter(short) {
+            let (size, weighted) = &mut held[element(at)];
+            *size += sizes[at];
+            *weighted += sizes[at] * scores[at].clamp(-MOST_SCORE, MOST_SCORE);
+        }
+        for at in (0..self.n).filter(short) {
+            let (size, weighted) = held[element(at)];
+            scores[at] = weighted.div_euclid(size.max(1));
+        }
+        scores
+    }
+
     /// The first table, and behind it what a first decision says of the neighbours and of the elements around.
     pub fn second(&self, mut table: Table, scores: &[i64]) -> Table {
         let (n, sizes) = (self.n, &self.sizes);

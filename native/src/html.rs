@@ -133,6 +133,7 @@ pub struct Reader<'a> {
     blocks: Blocks,
     stack: Vec<Open>,
     skipping: usize,
+    spans: usize,
     link: usize,
     raw: String,
     linked: String,
@@ -299,6 +300,23 @@ fn end_of_attributes(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// The value of the first attribute of this name.
+fn value_of<'a>(attributes: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut at = 0;
+    while let Some((name, value, end)) = attribute(attributes.as_bytes(), at) {
+        if attributes[name].eq_ignore_ascii_case(wanted) {
+            return Some(&attributes[value]);
+        }
+        at = end;
+    }
+    None
+}
+
+/// Whether there is the attribute `hidden`.
+fn is_hidden(attributes: &str) -> bool {
+    value_of(head(attributes, METADATA_CHARACTERS), "hidden").is_some()
+}
+
 /// The first characters of a text.
 fn head(text: &str, count: usize) -> &str {
     if text.len() <= count {
@@ -317,6 +335,7 @@ impl<'a> Reader<'a> {
             blocks: Blocks::default(),
             stack: Vec::new(),
             skipping: 0,
+            spans: 0,
             link: 0,
             raw: String::new(),
             linked: String::new(),
@@ -405,6 +424,12 @@ impl<'a> Reader<'a> {
             }
             return;
         }
+        if name.eq_ignore_ascii_case(b"span") {
+            if end < self.bytes.len() {
+                self.span(is_end, attributes);
+            }
+            return;
+        }
         let role = if end < self.bytes.len() { self.vocabulary.role(name) } else { None };
         match role {
             None => {}
@@ -445,12 +470,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn span(&mut self, is_end: bool, attributes: &str) {
+        if self.spans > 0 {
+            self.spans = if is_end { self.spans - 1 } else { self.spans + 1 };
+            if self.spans == 0 {
+                self.skipping = 0;
+            }
+        } else if self.skipping == 0 && !is_end && is_hidden(attributes) {
+            self.spans = 1;
+            self.skipping = self.stack.len();
+        }
+    }
+
     fn raw_element(&mut self, role: Role, name: &[u8]) {
         let start = self.at;
         self.at = end_of_raw(self.bytes, start, name);
         let text = &self.html[start..self.at];
         match role {
-            Role::Title if self.skipping == 0 && self.blocks.title.is_empty() => {
+            Role::Title if self.blocks.title.is_empty() && (self.spans > 0 || self.skipping == 0) => {
                 let mut title = String::new();
                 self.vocabulary.references.plain(head(text, METADATA_CHARACTERS), &mut title);
                 self.blocks.title = head(&title, TITLE_CHARACTERS).to_owned();
@@ -467,16 +504,7 @@ impl<'a> Reader<'a> {
 
     fn metadata(&mut self, name: &[u8], attributes: &str) {
         let attributes = head(attributes, METADATA_CHARACTERS);
-        let value = |wanted: &str| {
-            let mut at = 0;
-            while let Some((name, value, end)) = attribute(attributes.as_bytes(), at) {
-                if attributes[name].eq_ignore_ascii_case(wanted) {
-                    return Some(&attributes[value]);
-                }
-                at = end;
-            }
-            None
-        };
+        let value = |wanted: &str| value_of(attributes, wanted);
         let is = |attribute: &str, wanted: &str| {
             value(attribute).is_some_and(|v| v.split_ascii_whitespace().any(|w| w.eq_ignore_ascii_case(wanted)))
         };
@@ -614,6 +642,7 @@ impl<'a> Reader<'a> {
         }
         if self.stack.len() < self.skipping {
             self.skipping = 0;
+            self.spans = 0;
         }
         if self.stack.len() < self.link {
             self.link = 0;

@@ -41,7 +41,9 @@ pub struct MainText {
     vocabulary: Vocabulary,
     endings: HashMap<char, i32, RandomState>,
     looks: [Look; 2],
-    threshold: i64,
+    sure: i64,
+    possible: i64,
+    unsure: i64,
     least: usize,
 }
 
@@ -54,7 +56,7 @@ type Found = (String, String, String, String, String);
 #[pymethods]
 impl MainText {
     #[new]
-    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, threshold, least))]
+    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, sure, possible, unsure, least))]
     #[allow(clippy::too_many_arguments)] // by keyword, from one call
     fn new(
         names: Vec<Told>,
@@ -64,7 +66,9 @@ impl MainText {
         windows_1252: &str,
         endings: Vec<(char, i32)>,
         looks: [ToldLook; 2],
-        threshold: i64,
+        sure: i64,
+        possible: i64,
+        unsure: i64,
         least: usize,
     ) -> Self {
         let table = names.iter().find(|told| told.0 == "table").map_or(0, |told| told.2);
@@ -74,7 +78,9 @@ impl MainText {
             vocabulary: Vocabulary::new(&names, &words, references, table),
             endings: endings.into_iter().collect(),
             looks: looks.map(|(bias, trees)| Look { bias, trees }),
-            threshold,
+            sure,
+            possible,
+            unsure,
             least,
         }
     }
@@ -111,10 +117,18 @@ impl MainText {
             return all.to_owned();
         }
         let scores = self.scores_of(blocks);
-        let taken = blocks.texts.iter().zip(scores).filter(|(_, score)| *score > self.threshold);
+        let bar = self.bar(&blocks.sizes, &scores);
+        let taken = blocks.texts.iter().zip(scores).filter(|(_, score)| *score > bar);
         let texts: Vec<&str> = taken.map(|(text, _)| &blocks.text[text.clone()]).collect();
         let main = texts.join("\n");
         if main.chars().count() < self.least { all.to_owned() } else { main }
+    }
+
+    /// The score above which a block of this page is content.
+    fn bar(&self, sizes: &[i64], scores: &[i64]) -> i64 {
+        let above = |bar: i64| sizes.iter().zip(scores).filter(|(_, s)| **s > bar).map(|(size, _)| size).sum::<i64>();
+        let is_unsure = 64 * above(self.sure) < self.unsure * above(self.possible);
+        if is_unsure { self.possible } else { self.sure }
     }
 
     fn scores_of(&self, blocks: &Blocks) -> Vec<i64> {
@@ -126,7 +140,7 @@ impl MainText {
         let first = page.table(&self.endings);
         let scores = self.looks[0].scores(&first, count);
         let second = page.second(first, &scores);
-        self.looks[1].scores(&second, count)
+        page.shared(self.looks[1].scores(&second, count))
     }
 }
 

@@ -298,3 +298,20 @@ def _gaps(taken: NDArray[np.bool_]) -> list[Numbers]:
     before = np.searchsorted(marks, at, side="left")
     behind = np.searchsorted(marks, at, side="right")
     return [np.minimum(at - padded[before], 100), np.minimum(padded[behind + 1] - at, 100)]
+
+
+def shared(blocks: Blocks, sizes: Numbers, scores: Numbers) -> Numbers:
+    """Scores, of which short blocks of one element have one: their mean, weighted by size.
+
+    So the entries of a list and the cells of a row come in or stay out together, and an edit moves none of them alone.
+    """
+    owner, starts, ends = map(np.array, (blocks.owners, blocks.starts, blocks.ends))
+    alone = ends[owner] - starts[owner] == 1
+    element = np.where(alone, _elements(blocks)[0][owner], owner)
+    short = sizes < LEAST_GOOD_SIZE
+    weight = np.where(short, sizes, 0)
+    size, weighted = np.zeros((2, len(starts)), dtype=np.int64)
+    np.add.at(size, element, weight)
+    np.add.at(weighted, element, weight * np.clip(scores, -MOST_SCORE, MOST_SCORE))
+    mean = weighted // np.maximum(size, 1)
+    return np.where(short, mean[element], scores)

@@ -176,9 +176,9 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# What is no text between two block-level tags; the first group is the name of a link, the second its attributes.
+# What is no text between two block-level tags; the groups are the name of a link or a span, and its attributes.
 _INLINE = re.compile(
-    rf"""<(?: (/?+[aA])(?={STOP}) ({_ATTRIBUTES}) >?+
+    rf"""<(?: (/?+(?:[aA]|[sS][pP][aA][nN]))(?={STOP}) ({_ATTRIBUTES}) >?+
             | /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+
             | {_COMMENT} )""",
     re.VERBOSE | re.DOTALL,
@@ -280,7 +280,8 @@ class _Reader:
         self._words = words
         self._named: dict[str, tuple[int, str]] = {}
         self._stack: list[tuple[int, Name | None]] = [(0, None)]
-        self._skipping = 0
+        self._skipping = 0  # how many elements were open, with it, where the skipped one began that is open; 0: none is
+        self._spans = 0  # how many spans are open since a hidden one, where that is what is skipped
         self._link = 0  # how many elements were open where the link began that is open; 0: none is
 
     def read(self, html: str) -> Blocks:
@@ -315,12 +316,12 @@ class _Reader:
     def _passed(self, tag: str, attributes: str, text: str) -> None:
         """A tag that ends no block."""
         self.say(tag, attributes)
-        if text and tag == "title" and not self._skipping and not self.blocks.title:
+        if text and tag == "title" and not self.blocks.title and (self._spans or not self._skipping):
             self.blocks.title = plain(text[:METADATA_CHARACTERS])[:TITLE_CHARACTERS]
 
     def _text(self, chunks: list[str], broken: bool) -> None:
         """A block of what stands between two tags that end one, in parts if there are tags in it that end none."""
-        if self._skipping:
+        if self._skipping and not self._spans:
             return
         wholes, linkeds, links = zip(*map(self._inline, chunks), strict=True)
         whole, linked = "".join(wholes), "".join(linkeds)
@@ -330,24 +331,38 @@ class _Reader:
     def _inline(self, chunk: str) -> tuple[str, str, int]:
         """Text without inline tags, the part of it inside links, and how many of these begin here."""
         if "<" not in chunk:
-            return chunk, chunk if self._link else "", 0
+            shown = "" if self._skipping else chunk
+            return shown, shown if self._link else "", 0
         parts = _INLINE.split(chunk)
-        texts = parts[::3]
-        linked, links = [], 0
-        for number, text in enumerate(texts):
-            if number:
-                match parts[3 * number - 2]:
-                    case None:
-                        pass
-                    case "a" | "A":
-                        if "href" in parts[3 * number - 1].lower():
-                            links += 1
-                            self._link = len(self._stack)
-                    case _:
-                        self._link = 0
-            if self._link:
-                linked.append(text)
+        texts, linked, links = [], [], 0
+        for number, text in enumerate(parts[::3]):
+            if number and parts[3 * number - 2]:
+                links += self._tag(parts[3 * number - 2].lower(), parts[3 * number - 1])
+            if not self._skipping:
+                texts.append(text)
+                if self._link:
+                    linked.append(text)
         return "".join(texts), "".join(linked), links
+
+    def _tag(self, tag: str, attributes: str) -> int:
+        """A tag of a link or a span; how many links begin."""
+        if tag in ("span", "/span"):
+            self._span(tag, attributes)
+        elif self._skipping:
+            return 0
+        elif tag == "/a":
+            self._link = 0
+        elif "href" in attributes.lower():
+            self._link = len(self._stack)
+            return 1
+        return 0
+
+    def _span(self, tag: str, attributes: str) -> None:
+        if self._spans:
+            self._spans += 1 if tag == "span" else -1
+            self._skipping = self._skipping if self._spans else 0
+        elif not self._skipping and tag == "span" and is_hidden(attributes):
+            self._spans, self._skipping = 1, len(self._stack)
 
     def _add(self, text: str, linked: str, links: int, broken: bool) -> None:
         blocks = self.blocks
@@ -420,7 +435,7 @@ class _Reader:
         element, _ = self._stack.pop()
         self.blocks.ends[element] = len(self.blocks.texts)
         if len(self._stack) < self._skipping:
-            self._skipping = 0
+            self._skipping = self._spans = 0
         if len(self._stack) < self._link:
             self._link = 0
 
@@ -452,6 +467,11 @@ def _values(attributes: str) -> dict[str, str]:
         values.setdefault(name.lower(), double or single or bare)
         at = match.end()
     return values
+
+
+def is_hidden(attributes: str) -> bool:
+    """Whether there is the attribute `hidden`."""
+    return "hidden" in attributes.lower() and "hidden" in _values(attributes[:METADATA_CHARACTERS])
 
 
 def _words(value: str) -> list[str]:

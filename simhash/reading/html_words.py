@@ -27,7 +27,8 @@ WORDS: dict[str, str] = {
     "related": (
         "related relation recommend recommended recommendation recommendations similar popular trending latest "
         "recent more most mostread read also further suggested outbrain taboola zergnet reading verwandte "
-        "relacionadas relacionados similaires"
+        "relacionadas relacionados similaires relatedarticles relatedcontent relatedlinks relatedposts relatedtopics "
+        "seealso"
     ),
     "teaser": (
         "teaser teasers card cards tile tiles promo promos promoted featured feature carousel slider slide slides "

@@ -4,7 +4,9 @@ A page is cut into blocks (`html_blocks`). Two looks decide which are content: t
 surroundings (`block_features`), the second also what the first said of the neighbours. A look is a sum of small trees
 that ask the same questions of all blocks ("oblivious": Kohavi 1994; as gradient boosting learns them, Prokhorenkova et
 al. 2018, section 4). They were learned from pages marked by hand (`benchmarks/learn_main_text.py`) and lie in
-`main_text.json`. All numbers are whole, so the native kernel gives the same text, bit for bit.
+`main_text.json`. Short blocks of one list or row share a score, and a page that is sure of little takes what is
+possible: so an edit changes less of what is taken. All numbers are whole, so the native kernel gives the same text, bit
+for bit.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from importlib.resources import files
 from itertools import groupby, islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simhash import native
 from simhash.reading import block_features
@@ -43,6 +46,9 @@ MIN_MAIN_CHARACTERS = 200
 """Below this, main content was not found (a list, a form), and all visible text says more."""
 TREES_AT_ONCE = 128
 """In NumPy: fewer take more calls, more take more memory (20,000 blocks: 60 MB)."""
+UNSURE = 46
+"""In 64ths. A page whose sure blocks hold less of the text of its possible ones has content of a kind that the looks
+know little of (an offer, a list, a thread): there a possible block is content."""
 SCORE_SHIFT = 4
 """Leaves are in 1024ths of a natural logarithm of odds, scores in 64ths."""
 
@@ -81,10 +87,15 @@ def _depth(tree: tuple[list[tuple[int, int]], list[int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What was learned."""
+    """What was learned, and where content begins.
+
+    Attributes:
+        sure, possible: scores above which a block is content: on most pages, and on those that are not sure of much.
+    """
 
     looks: tuple[Look, Look]
-    threshold: int
+    sure: int
+    possible: int
 
 
 @cache
@@ -99,7 +110,7 @@ def weights() -> Weights:
         )
         for look in stored["looks"]
     )
-    return Weights((first, second), stored["threshold"])
+    return Weights((first, second), stored["sure"], stored["possible"])
 
 
 @cache
@@ -143,7 +154,9 @@ def _kernel() -> native.PageReader | None:
         windows_1252=WINDOWS_1252,
         endings=[*block_features.ENDINGS.items()],
         looks=[(look.bias, look.trees) for look in learned.looks],
-        threshold=learned.threshold,
+        sure=learned.sure,
+        possible=learned.possible,
+        unsure=UNSURE,
         least=MIN_MAIN_CHARACTERS,
     )
 
@@ -161,15 +174,21 @@ def text_of(blocks: Blocks, learned: Weights) -> str:
     texts = blocks.texts
     if not texts or blocks.is_large:
         return "\n".join(texts)
-    taken = scores(blocks, learned) > learned.threshold
+    taken = chosen(*scores(blocks, learned), learned)
     main = "\n".join(text for text, is_taken in zip(texts, taken.tolist(), strict=True) if is_taken)
     return main if len(main) >= MIN_MAIN_CHARACTERS else "\n".join(texts)
 
 
-def scores(blocks: Blocks, learned: Weights) -> Numbers:
-    """Of each block how sure the second look is that it is content, in 64ths of log odds."""
+def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool_]:
+    """Which blocks of these sizes and scores are content."""
+    sure, possible = scores > learned.sure, scores > learned.possible
+    return possible if 64 * sizes[sure].sum() < UNSURE * sizes[possible].sum() else sure
+
+
+def scores(blocks: Blocks, learned: Weights) -> tuple[Numbers, Numbers]:
+    """Of each block its size, and how sure the second look is that it is content, in 64ths of log odds."""
     first, second = learned.looks
     table = block_features.table(blocks)
     sizes = table[block_features.NAMES.index("size")]
     said = block_features.second_table(blocks, sizes, first.scores(table))
-    return second.scores(np.concatenate((table, said)))
+    return sizes, block_features.shared(blocks, sizes, second.scores(np.concatenate((table, said))))

@@ -6,6 +6,7 @@ from importlib.resources import files
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,36 @@ def test_what_no_reader_sees_is_no_text() -> None:
     hidden = "<script>a<b</script><style>c</style><!-- d --><template>e<p>f</template><noscript>g</noscript>"
     more = '<svg><title>h</title></svg><select><option>i</select><img alt="j"><textarea>k</textarea><iframe>l</iframe>'
     assert texts(f"m{hidden}{more}n") == ["mn"] or "".join(texts(f"m{hidden}{more}n")) == "mn"
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("<p>a<span hidden>b<span>c</span>d</span>e", ["ae"]),
+        ("<p>a<a href=x>b<SPAN class=c Hidden='true'>d</a>e</span>f</a>", ["abf"]),
+        ("<div>a<span hidden><p>b</p>c</div>d", ["a", "d"]),
+        ("<p>a<span title=hidden>b</span><span data-hidden>c</span></span>d", ["abcd"]),
+        ("<template><span hidden></template>a</span>b", ["ab"]),
+    ],
+)
+def test_a_hidden_span_is_not_shown_up_to_its_end_or_that_of_what_holds_it(page: str, shown: list[str]) -> None:
+    assert texts(page) == shown
+    assert both(page).text == "\n".join(shown)
+
+
+def test_where_little_is_sure_what_is_possible_is_content() -> None:
+    learned = main_text.weights()
+    sure, possible, neither = learned.sure + 1, learned.possible + 1, learned.possible
+    scores = np.array([sure, possible, neither])
+    assert main_text.chosen(np.array([80, 20, 500]), scores, learned).tolist() == [True, False, False]
+    assert main_text.chosen(np.array([60, 40, 500]), scores, learned).tolist() == [True, True, False]
+
+
+def test_short_blocks_of_one_list_have_one_score() -> None:
+    blocks = read_blocks(f"<ul><li>{SENTENCE}<li>a<li>bc</ul><td>d<br>e</td><td>f", {})
+    scores = np.array([90, 10, 40, 1, 2, -7])
+    sizes = np.array([2 * len(SENTENCE), 2, 4, 2, 2, 2])
+    assert block_features.shared(blocks, sizes, scores).tolist() == [90, 30, 30, 1, 1, -7]
 
 
 def test_a_page_says_of_itself_its_title_language_canonical_url_and_robots() -> None:
@@ -173,6 +204,7 @@ PIECES = [
         "&#x80;",
         "&#0",
     ),
+    *("<span hidden>", "<SPAN a='b'Hidden>", "<span>", "</span>", "</div>"),
     *("&notit;", "&", "<", "</", "</>", "<?", "<![CDATA[", "]]>", "=", '"', "'", "/", "ſ", "İ", "\u3000", "\x1c", " "),
     *(
         "é",
