@@ -23,6 +23,8 @@ from tests.unit.test_warc import record
 from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import open_input
+from worker.files.outputs import Outputs, Places
+from worker.files.places import place
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +169,9 @@ def test_an_address_that_leads_nowhere_is_said(s3, address, error, message):
         open_input(address, 1000, spool=False)
 
 
-def test_what_is_written_where_nothing_can_be_is_said_before_a_page_is_judged(s3, tmp_path):
-    with pytest.raises(InputError, match="s3://no-such-bucket/out"):
-        judge(written(tmp_path / "p.jsonl", PAGES[:2]), "--out", "s3://no-such-bucket/out")
+def test_what_is_written_where_nothing_can_be_is_said_before_a_page_is_judged(s3):
+    with pytest.raises(InputError, match="cannot write s3://no-such-bucket/out"):
+        Outputs(Places(place("s3://no-such-bucket/out")))
 
 
 def test_without_the_extra_it_is_named():
