@@ -87,6 +87,7 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
         "canonical": None,
         "language": None,
         "robots": None,
+        "previous": None,
     }
 
 

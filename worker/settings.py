@@ -180,6 +180,9 @@ class Settings(BaseSettings):
     archive_pages: Count = Field(
         100_000, ge=1, description="so many go together: the index holds up to so many more than max_documents"
     )
+    previous: bool = Field(
+        False, description="say how much a page changed since the last one of its URL; about 50 bytes of Redis a URL"
+    )
     max_age: Seconds | None = Field(None, gt=0, description="forget a unique page this long after it was stored")
     max_documents: Count | None = Field(None, ge=1, description="keep at most so many unique pages, the newest")
 
@@ -313,6 +316,8 @@ def written(value: object) -> str | None:
     match value:
         case None:
             return None
+        case bool():
+            return str(value).lower()
         case SecretStr():
             secret = value.get_secret_value()
             return masked_url(secret) if "://" in secret else "***"

@@ -32,6 +32,16 @@ STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 
 
+DAY_MS = 86_400_000
+FIRST_DAY = 18_262
+"""2020 began so many days after 1970: of versions the day is kept, in two bytes."""
+
+
+def day_of(now_ms: int) -> int:
+    """The day of a time, as versions keep it."""
+    return max(0, min((1 << 16) - 1, now_ms // DAY_MS - FIRST_DAY))
+
+
 class Partition(NamedTuple):
     """A partition of an input topic: what a journal and a committed mark belong to."""
 
@@ -59,6 +69,7 @@ class Entry:
             when `fingerprint` is, or when the profile has none.
         digest: "text:" or "raw:" and 32 hex digits.
         features: how many the page has, which says how long it is; None: nobody knows.
+        version: what to keep of the page as the last one of its URL (`simhash.index.versions`); None: nothing.
     """
 
     observation: bytes
@@ -70,6 +81,7 @@ class Entry:
     id: str | None = None
     fetched_at: str | None = None
     features: int | None = None
+    version: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +154,13 @@ class Answer:
     Attributes:
         candidates: how many stored fingerprints were compared.
         crowded: one of the page's places was full (see `Relation.place_limit`).
+        previous: the version of the page before it with the same URL; None: there was none, or nothing is kept.
     """
 
     decision: Unique | Duplicate
     candidates: int
     crowded: bool = False
+    previous: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

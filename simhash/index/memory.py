@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from simhash.errors import StaleObservation
 from simhash.index.interface import (
+    DAY_MS,
+    FIRST_DAY,
     Answer,
     Duplicate,
     Entry,
@@ -22,9 +25,11 @@ from simhash.index.interface import (
     Record,
     Retention,
     Unique,
+    day_of,
     shortened,
 )
 from simhash.index.texts import TextIndex, spec_for
+from simhash.index.versions import is_of, url_hash
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import DEFAULT, Profile
 
@@ -64,6 +69,7 @@ class MemoryIndex(TextIndex):
         self._journal: dict[Partition, dict[int, tuple[bytes, Answer]]] = {}
         self._marks: dict[Partition, int] = {}
         self._seq = 0
+        self._versions: dict[int, tuple[int, bytes]] = {}
 
     @property
     def spec(self) -> IndexSpec:
@@ -145,11 +151,23 @@ class MemoryIndex(TextIndex):
         decided = self._decided(entry)
         if decided is not None:
             return decided
-        answer = self._judge(entry, now)
+        answer = replace(self._judge(entry, now), previous=self._exchange(entry, now))
         if entry.position is not None:
             journal = self._journal.setdefault(entry.position.partition, {})
             journal[entry.position.offset] = (entry.observation, answer)
         return answer
+
+    def _exchange(self, entry: Entry, now: int) -> bytes | None:
+        """The last version of the page's URL, whose place its own takes."""
+        if entry.version is None:
+            return None
+        day, last = self._versions.get(url := url_hash(entry.url), (0, b""))
+        if is_of(last, entry):
+            return None  # read again: nobody knows any more what was before it
+        self._versions[url] = (day_of(now), entry.version)
+        age = self._retention.max_age_ms
+        is_old = age is not None and (day + 1 + FIRST_DAY) * DAY_MS <= now - age
+        return None if is_old or not last else last
 
     def _decided(self, entry: Entry) -> Answer | None:
         if entry.position is None:

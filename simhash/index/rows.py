@@ -2,6 +2,7 @@
 
     index     first: the spec, the generation, and the state at the moment of the export
     record    a representative, in rising order of `seq`
+    version   what is kept of a URL's last page
     mark      the committed mark of a partition
     journal   a decision that is not known to be committed
     end       last: how many there were of each, so that a file that was cut off is recognised
@@ -42,6 +43,7 @@ class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
         seq: the last number given. Records, marks and journal are those of one moment.
         documents: how many records there were at that moment.
         urls: the dictionary of its URLs, in base64: journals have records as they are stored.
+        version_bits: of the buckets of versions; 0: none are kept.
         source: where the rows are not an export's, what they are made from: only the same goes on where it was ended.
     """
 
@@ -59,6 +61,7 @@ class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
     seq: int
     documents: int
     urls: str
+    version_bits: Annotated[int, Meta(ge=0, le=32)] = 0
     source: str = ""
 
 
@@ -85,6 +88,17 @@ class RecordRow(Row, frozen=True, tag="record"):
     features: Annotated[int, Meta(ge=0)] | None = None
 
 
+class VersionRow(Row, frozen=True, tag="version"):
+    """What is kept of a URL's last page, as it lies in Redis: bucket and field by its hash; hex, all of it.
+
+    They are read behind the records, each as it is then: pages that come meanwhile may have changed them.
+    """
+
+    bucket: Hex
+    field: Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
+    value: Annotated[str, Meta(pattern="^([0-9a-f]{2}){17,64}$")]
+
+
 class MarkRow(Row, frozen=True, tag="mark"):
     """The offset before which all verdicts of a partition are committed."""
 
@@ -103,15 +117,16 @@ class JournalRow(Row, frozen=True, tag="journal"):
     answer: Annotated[str, Meta(pattern="^([0-9a-f]{2})*$")]
 
 
-class EndRow(Row, frozen=True, tag="end"):
+class EndRow(Row, frozen=True, tag="end", omit_defaults=True):
     """How many rows there were of each kind."""
 
     records: int
     marks: int
     journal: int
+    versions: int = 0
 
 
-AnyRow = IndexRow | RecordRow | MarkRow | JournalRow | EndRow
+AnyRow = IndexRow | RecordRow | VersionRow | MarkRow | JournalRow | EndRow
 
 
 class Takedown(msgspec.Struct, frozen=True):

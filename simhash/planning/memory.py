@@ -15,6 +15,8 @@ from simhash.index.redis.layout import RECORDS_PER_HASH, TIME_BYTES, Layout, Sha
 from simhash.index.urls import HEAD
 from simhash.planning import allocation as redis
 
+VERSION_BYTES = 48
+"""What the last version of a URL takes, where these are kept: measured (`python -m benchmarks.previous`)."""
 HASH_LISTPACK_ENTRIES = 256
 """As deploy/redis/redis.conf sets it."""
 DISPERSION = 9

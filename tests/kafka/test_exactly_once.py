@@ -16,6 +16,7 @@ from tests.stream import Stream, closing_admin, json_page, relation_of_workers, 
 
 STEPS = ["polled", "prepared", "judged", "begun", "sent", "offsets", "committed"]
 COUNT = 64
+URLS = 20
 
 
 @pytest.fixture
@@ -41,10 +42,14 @@ def filled(stream, count=COUNT, seed=1):
 
 @pytest.fixture(scope="module")
 def undisturbed(kafka_server, redis_server, tmp_path_factory):
-    """An input of one partition, and the verdicts' bytes of a run in which nothing happened."""
-    made = Stream(f"u{tmp_path_factory.getbasetemp().name}", kafka_server.bootstrap_servers, redis_server.url)
+    """An input of one partition, and the verdicts' bytes of a run in which nothing happened.
+
+    URLs come again, and verdicts say how much their pages changed.
+    """
+    name, settings = f"u{tmp_path_factory.getbasetemp().name}", {"previous": "true"}
+    made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings=settings)
     made.create()
-    filled(made)
+    made.send([json_page(n % URLS, text) for n, text in enumerate(texts(COUNT, Random(1)))])
     worker = made.worker()
     with working(worker):
         made.wait_for(COUNT)
@@ -102,6 +107,7 @@ def test_every_record_has_exactly_one_verdict(undisturbed):
     assert_guarantees(made.verdicts())
     kinds = {v["verdict"] for v in made.verdicts()}
     assert kinds == {"unique", "duplicate"}
+    assert sum(v["previous"] is not None for v in made.verdicts()) == COUNT - URLS
 
 
 @pytest.mark.parametrize("step", STEPS)

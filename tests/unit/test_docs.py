@@ -30,6 +30,8 @@ def shown_default(value):
         value = value.get_secret_value()
     if isinstance(value, ByteSize):
         return value.human_readable()
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}s"
     return "" if value is None else str(value)
@@ -88,7 +90,7 @@ def test_the_key_layout_in_the_architecture_is_the_codes():
     import simhash.index.redis.layout
 
     keys = re.findall(r"^    (\{ns\}:\S+)", simhash.index.redis.layout.__doc__ or "", re.M)
-    assert len(keys) == 7
+    assert len(keys) == 8
     assert [key for key in keys if f"`{key}" not in ARCHITECTURE] == []
     assert Layout.__doc__
 

@@ -23,7 +23,7 @@ def test_a_verdict_is_one_line_of_json_with_its_fields_in_order():
     assert list(json.loads(data)) == [
         "url", "id", "verdict", "match", "fingerprint", "verifier", "digest", "features", "profile", "seq",
         "fetched_at", "observation", "source", "better", "canonical",
-        "language", "robots",
+        "language", "robots", "previous",
     ]  # fmt: skip
     assert json.loads(data)["source"] == {"topic": "pages", "partition": 1, "offset": 2, "timestamp": 3}
 

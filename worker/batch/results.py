@@ -48,7 +48,14 @@ MATCH = pa.struct(
         ("is_canonical", pa.bool_()),
     ]
 )
-_OWN_TYPES = {"verdict": pa.string(), "match": MATCH, "profile": pa.string(), "better": pa.bool_()}
+PREVIOUS = pa.struct([("fetched_at", pa.string()), ("distance", pa.uint8()), ("similarity", pa.float64())])
+_OWN_TYPES = {
+    "verdict": pa.string(),
+    "match": MATCH,
+    "profile": pa.string(),
+    "better": pa.bool_(),
+    "previous": PREVIOUS,
+}
 VERDICTS = pa.schema([(name, _OWN_TYPES.get(name) or PAGES.field(name).type) for name in Verdict.__struct_fields__])
 """The fields of a verdict; fingerprint, verifier and observation as numbers and bytes."""
 ROWS = 1 << 14

@@ -40,6 +40,7 @@ NAMES = (
     "design",
     "documents",
     "base",
+    "previous",
     "max_age",
     "max_documents",
     "max_page_bytes",
@@ -214,7 +215,7 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
         fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
         on_progress = stack.enter_context(_progress(inputs, console))
-        bench = Bench(profile, index, fingerprinters, reopen)
+        bench = Bench(profile, index, fingerprinters, reopen, settings.previous)
         summary = run_files(inputs, outputs, bench, stopping, on_progress)
         summary.again = len(again)
         outputs.finish(summary)

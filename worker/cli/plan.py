@@ -15,6 +15,7 @@ from simhash.index import Relation
 from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.index.urls import stored_bytes, trained
 from simhash.planning.archive import ArchivePlan, archive_plan
+from simhash.planning.memory import VERSION_BYTES
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, cheapest_quick, plans
 from simhash.relation.designs import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
@@ -187,6 +188,7 @@ def _fields(question: Question, found: list[Plan], quick: Plan) -> dict[str, obj
         "plans": [msgspec.to_builtins(each) | {"used_bytes": round(each.memory.used)} for each in found],
         "recommended": question.relation.design.name,
         "cheapest_quick": quick.design,
+        "previous_bytes_a_url": VERSION_BYTES,
     }
 
 
@@ -214,6 +216,7 @@ def lines(question: Question, found: list[Plan], quick: Plan) -> Iterator[str]:
         title = f"by tables or bands, texts of Jaccard similarity {SIMILARITY}"
         yield from _shares(title, question, [(each.design, each.found_with_bands) for each in found])
     yield from _advice(question.relation.design.name, quick)
+    yield f"the setting `previous` takes {VERSION_BYTES} bytes more for each URL"
 
 
 def _shares(title: str, question: Question, rows: list[tuple[str, tuple[float, ...]]]) -> Iterator[str]:

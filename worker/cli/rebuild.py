@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from simhash.index import Retention
+from simhash.index.redis.operators.filling import Store
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
@@ -19,6 +20,7 @@ from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down, whole_from_ms
+from worker.rebuilding.versions import keep_versions
 from worker.settings import Settings
 from worker.stream.kafka.topics import kept_too_shortly
 
@@ -36,6 +38,7 @@ NAMES = (
     "design",
     "documents",
     "archive",
+    "previous",
     "max_age",
     "max_documents",
     *LOGGING,
@@ -59,7 +62,8 @@ def rebuild(
     Reads all committed verdicts and dead letters from the beginning to the ends that the topics have now. Unique pages
     are stored under their numbers, as of the time at which their verdicts were written; what was taken down, or is
     beyond max_age or max_documents, is left out. With an archive, what lies there stays there. Each partition's mark
-    is set behind what was answered, so that nothing is judged twice; the journal is empty. From files the time is that
+    is set behind what was answered, so that nothing is judged twice; the journal is empty. With --previous the verdicts
+    are read once more, for the last version of each URL. From files the time is that
     of the page (source.timestamp), or of the file.
 
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
@@ -81,8 +85,15 @@ def rebuild(
     with Sorted() as unique:
         collected = Collected(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
         collected.archived = archived_up_to(archive) if archive else 0
-        answered: Iterator[Answered] = chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
-        for counts in collected.add_all(answered):
+
+        def answered() -> Iterator[Answered]:
+            return chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
+
+        def versions(store: Store, oldest_ms: int) -> None:
+            tell("storing: the last version of each URL")
+            keep_versions(store, answered(), profile, collected.takedowns, oldest_ms)
+
+        for counts in collected.add_all(answered()):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
             theirs = collected.other_profile
@@ -90,7 +101,8 @@ def rebuild(
                 f"profile: no verdict is of {collected.profile}, the last is of {theirs}: --profile {theirs}"
             )
         needs = None if of_a_part else _needed(settings, files)
-        target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, needs)
+        again = versions if settings.previous else None
+        target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, again, needs)
         with saying_what_is_next("the same command goes on where it was; no worker is let in before its end"):
             stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):

@@ -41,18 +41,20 @@ class Bench:
 
     Attributes:
         reopen: opens the index once more: it was migrated.
+        versions: see `judge`.
     """
 
     profile: Profile
     index: Index
     fingerprinters: Fingerprinters
     reopen: Callable[[], Index]
+    versions: bool = False
 
     def judge(self, pages: Sequence[Prepared]) -> list[Judged]:
         """The verdicts. A batch that a migration interrupts is judged again: its pages keep the answers they have."""
         while True:
             try:
-                return judge(pages, self.index, self.profile)
+                return judge(pages, self.index, self.profile, versions=self.versions)
             except IndexMigrated as error:
                 log.warning("%s: opening it again", error)
                 self.index = self.reopen()

@@ -23,6 +23,7 @@ from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found, take_down, under
 from simhash.index.redis.operators.transfer import exported
+from simhash.index.redis.operators.versions import forget_versions
 from simhash.index.redis.operators.walking import readable, walk
 from simhash.index.rows import AnyRow
 from worker.index.stores import archive_of, found_index
@@ -93,6 +94,11 @@ class Whole:
         if self.retiring:
             done |= self._gone(self.retiring, [each.record.seq for each in found])
         return len(done)
+
+    def forget_versions(self, urls: Collection[str]) -> None:
+        """Nothing is kept any more of how pages of these URLs were."""
+        with translated():
+            forget_versions(self.index.inside, urls)
 
     def _gone(self, retiring: Retiring, numbers: Sequence[int]) -> set[int]:
         """Have the archive pass over these numbers; those that it had not passed over before."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from simhash.errors import PageError
 from simhash.features.combining import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
+from simhash.index.interface import Answer
+from simhash.index.versions import change, packed
 from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
 from simhash.reading.extract import extract
@@ -25,7 +27,7 @@ from simhash.signature.profiles import Profile, Signature
 from worker.records.hints import NO_HINTS, Hints, hints_of, host_of, is_same_address
 from worker.records.page import Limits, PageFormat, checked, decode_page, observation
 from worker.records.passing import Page, RawRecord, Source
-from worker.records.verdict import Match, Verdict, hexadecimal, source_fields
+from worker.records.verdict import Match, Previous, Verdict, hexadecimal, source_fields
 
 
 class Recipe(NamedTuple):
@@ -141,10 +143,12 @@ def judge(
     index: Index,
     profile: Profile,
     committed: Mapping[Partition, int] | None = None,
+    versions: bool = False,
 ) -> list[Judged]:
     """The verdict on each page, in order.
 
     Args:
+        versions: keep what a page was like under its URL, and say how much it changed since the last time.
         committed: for input topics, each partition's committed offset (see `Index.check_and_insert`); None for
             inputs that have no offsets, whose decisions are not journalled.
 
@@ -152,11 +156,26 @@ def judge(
         IndexFault: the index cannot answer; nothing is decided (hand the same pages in again).
     """
     entries = [entry_of(page, journalled=committed is not None) for page in pages]
+    if versions:
+        entries = [
+            replace(entry, version=packed(page.signature, page.observation, page.fetched_at, profile))
+            for page, entry in zip(pages, entries, strict=True)
+        ]
     answers = index.check_and_insert(entries, committed or {})
-    return [
-        Judged(verdict_of(page, answer.decision, profile), answer.candidates, answer.crowded)
-        for page, answer in zip(pages, answers, strict=True)
-    ]
+    return [_judged(*each, profile) for each in zip(pages, entries, answers, strict=True)]
+
+
+def _judged(page: Prepared, entry: Entry, answer: Answer, profile: Profile) -> Judged:
+    verdict = verdict_of(page, answer.decision, profile, _changed(entry, answer, profile))
+    return Judged(verdict, answer.candidates, answer.crowded)
+
+
+def _changed(entry: Entry, answer: Answer, profile: Profile) -> Previous | None:
+    """What a verdict tells of the last version of the page's URL."""
+    if entry.version is None or answer.previous is None:
+        return None
+    found = change(answer.previous, entry.version, profile)
+    return Previous(found.fetched_at, found.distance, _told(found.similarity))
 
 
 def entry_of(page: Prepared, journalled: bool) -> Entry:
@@ -176,7 +195,9 @@ def entry_of(page: Prepared, journalled: bool) -> Entry:
     )
 
 
-def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -> Verdict:
+def verdict_of(
+    page: Prepared, decision: Unique | Duplicate, profile: Profile, previous: Previous | None = None
+) -> Verdict:
     """What goes out of a page, whoever decided."""
     signature = page.signature
     match = match_of(page, decision, profile) if isinstance(decision, Duplicate) else None
@@ -198,6 +219,7 @@ def verdict_of(page: Prepared, decision: Unique | Duplicate, profile: Profile) -
         canonical=page.hints.canonical,
         language=page.hints.language,
         robots=page.hints.robots,
+        previous=previous,
     )
 
 

@@ -46,6 +46,7 @@ class Target:
         source: what the verdicts come from. A rebuild from something else, or with other retention, is another one: it
             must not go on where this was ended, for the pages before that are already chosen.
         archive: where the index's archive lies: what is in it stays there; None: it has none.
+        versions: keeps the last versions of URLs in the index, none from before a time; None: they are not kept.
         needs: refuse the verdicts where others are missing; None: make it of what there is.
     """
 
@@ -54,6 +55,7 @@ class Target:
     retention: Retention
     source: str = ""
     archive: Path | None = None
+    versions: Callable[[Store, int], object] | None = None
     needs: Needs | None = Needs()
 
 
@@ -85,6 +87,8 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     if target.archive is not None:
         contents = _without(target.archive, [row.seq for row in collected.taken_down])
         store.judge_beside(contents.generation, contents.archived)
+    if target.versions is not None:
+        target.versions(store, oldest_ms)
     # Watermarks from before are held against what the verdicts said.
     store.believe_earlier(now_ms, last)
     return store.release(generation)

@@ -43,6 +43,14 @@ class Match(msgspec.Struct, frozen=True):
     is_canonical: bool | None = None
 
 
+class Previous(msgspec.Struct, frozen=True):
+    """How much a page changed since the last one of its URL; see `simhash.index.versions.Change`."""
+
+    fetched_at: str | None
+    distance: int | None
+    similarity: float | None
+
+
 class SourceFields(msgspec.Struct, frozen=True):
     """Where the page came from."""
 
@@ -59,6 +67,7 @@ class Verdict(msgspec.Struct, frozen=True):
         better: a near-duplicate that is longer than its match: it may hold what that does not. None: it matches
             nothing, or the match's length is not known.
         canonical, language, robots: see `Hints`.
+        previous: None: the URL is new, or its versions are not kept.
     """
 
     url: str
@@ -78,6 +87,7 @@ class Verdict(msgspec.Struct, frozen=True):
     canonical: str | None = None
     language: str | None = None
     robots: str | None = None
+    previous: Previous | None = None
 
 
 class _ToldFrom(SourceFields, frozen=True):

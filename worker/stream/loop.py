@@ -242,7 +242,9 @@ class Loop:
         self._check_positions()
         pages = [each.outcome for each in batch.owned(items, self._partitions) if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stage("index"):
-            judged = judge(pages, self._parts.index, self._parts.profile, self._partitions.marks())
+            judged = judge(
+                pages, self._parts.index, self._parts.profile, self._partitions.marks(), self._settings.previous
+            )
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
     def _await_replicas(self) -> None:

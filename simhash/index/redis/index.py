@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -41,9 +42,11 @@ from simhash.index.redis.faults import BaseMoved, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import near
+from simhash.index.redis.operators.versions import version_bits
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import whole_number
 from simhash.index.texts import DOCUMENTS, TextIndex, spec_for
+from simhash.index.versions import url_hash
 from simhash.signature.profiles import DEFAULT, Profile
 
 CALL_PAGES = 48
@@ -71,6 +74,7 @@ class _Packed:
     entry: Entry
     argument: bytes
     known: bytes | None
+    version: bytes | None
 
 
 class RedisIndex(TextIndex):
@@ -303,7 +307,8 @@ class RedisIndex(TextIndex):
             for at in islice(coming, max(0, pages - len(waiting))):
                 entry = entries[at]
                 number = numbers[entry.position.partition] if entry.position else 0
-                waiting.append(_Packed(entry, self._layout.page(entry, number), known.answers[at]))
+                version = self._version(entry) if of_call["versions"] else None
+                waiting.append(_Packed(entry, self._layout.page(entry, number), known.answers[at], version))
 
         left = len(entries) - len(answers)
         pack(CALL_PAGES if left <= CALL_PAGES else FIRST_PAGES)
@@ -349,13 +354,25 @@ class RedisIndex(TextIndex):
             "expire_per_page": EXPIRE_PER_PAGE,
             "partitions": [(self._layout.journal(p), committed.get(p, -1)) for p in wanted],
             "base": base,
+            "versions": all(entry.version is not None for entry in entries),
         }
         return of_call, {partition: number for number, partition in enumerate(wanted, start=1)}
 
     def _arguments(self, of_call: Mapping[str, object], pages: Sequence[_Packed]) -> list[object]:
         decided = {number: page.known for number, page in enumerate(pages, start=1) if page.known}
         call = msgspec.json.encode({**of_call, "decided": list(decided)})
-        return ["judge", self._generation, call, *(page.argument for page in pages), *decided.values()]
+        versions = [page.version for page in pages if page.version is not None]
+        return ["judge", self._generation, call, *(page.argument for page in pages), *decided.values(), *versions]
+
+    def _version(self, entry: Entry) -> bytes:
+        """The version of a page, and where it goes, as the script takes it."""
+        key, field = self._layout.version(url_hash(entry.url), self._version_bits)
+        return b"%c%b%b%b" % (len(key.encode()), key.encode(), field, entry.version or b"")
+
+    @cached_property
+    def _version_bits(self) -> int:
+        """Of the buckets of versions: set with the first of them, and no migration moves them."""
+        return version_bits(self._inside)
 
     def _tell(self, decision: Unique | Duplicate) -> None:
         """Note a number that the index has given. A match's may be the base's, from the journal."""

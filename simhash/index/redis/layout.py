@@ -10,6 +10,9 @@
     {ns}:b<i>:<top b bits, hex>    HASH  the next 7 bits of band key i -> its place: numbers
     {ns}:x:<top b bits, hex>       HASH  tagged digest -> number, for pages without a fingerprint; 'c', fingerprint and
                                          digest of a record that does not stand everywhere -> its number
+    {ns}:v:<bits of a URL, hex>    HASH  the next 32 bits of its hash -> day 2 and version: its last page, for those who
+                                         ask (`simhash.index.versions`); the bucket has as many bits as the meta's
+                                         version_bits says
     {ns}:tombstones                ZSET  seq, from first on, of records that were removed out of turn
     {ns}:j:<topic>:<partition>     HASH  journal: offset -> observation and answer; "mark" -> the committed offset;
                                          "trimmed" -> from where on decisions below the mark are still there
@@ -68,8 +71,12 @@ BAND_FIELD_BITS = 7
 """Bits of a band key behind b: the most that a listpack holds in one byte. Of other keys that share b + 7 bits with a
 page's own, a bucket of 36 entries holds one in three or four: they are compared and found wanting."""
 
+VERSION_FIELD_BYTES = 4
+DAY_BYTES = 2
 _CROWDED = 1 << 31
 """In the count of an answer's candidates: one of the page's places was full."""
+_VERSION = 1 << 30
+"""There: behind the count stands the version before, its length in a byte before it."""
 _TAGS = {"text": b"t", "raw": b"r"}
 _NAMES = {tag: name for name, tag in _TAGS.items()}
 
@@ -170,6 +177,16 @@ class Layout:
     def journals_start(self) -> str:
         """What the keys of journals start with."""
         return f"{self.tag}:j:"
+
+    @property
+    def versions_start(self) -> str:
+        """What the keys of versions start with: they outlive a generation."""
+        return f"{self.tag}:v:"
+
+    def version(self, url: int, bits: int) -> tuple[str, bytes]:
+        """Hash and field of a URL's version, by the URL's hash, where buckets have so many bits."""
+        field = url >> (32 - bits) & 0xFFFFFFFF
+        return f"{self.versions_start}{url >> (64 - bits):0{-(-bits // 4)}x}", field.to_bytes(VERSION_FIELD_BYTES)
 
     def journal(self, partition: Partition) -> str:
         """The journal of a partition."""
@@ -293,12 +310,12 @@ class Layout:
 
     def answer(self, data: bytes) -> Answer:
         """The script's answer for a page, without the observation before it."""
-        count, kind = int.from_bytes(data[:4]), data[4:5]
-        candidates, crowded = count & ~_CROWDED, bool(count & _CROWDED)
-        if kind == b"u":
-            return Answer(Unique(int.from_bytes(data[5:])), candidates, crowded)
-        seq = int.from_bytes(data[6 : 6 + SEQ_BYTES])
-        return Answer(Duplicate(data[5], self.record(seq, data[6 + SEQ_BYTES :])[1]), candidates, crowded)
+        count, previous, decision = answer_parts(data)
+        cost = (count & ~_CROWDED & ~_VERSION, bool(count & _CROWDED), previous)
+        if decision[:1] == b"u":
+            return Answer(Unique(int.from_bytes(decision[1:])), *cost)
+        seq = int.from_bytes(decision[2 : 2 + SEQ_BYTES])
+        return Answer(Duplicate(decision[1], self.record(seq, decision[2 + SEQ_BYTES :])[1]), *cost)
 
     def answered(self, decision: Unique | Duplicate, entry: Entry) -> bytes:
         """An answer as the script would give it: what a base decides on a page."""
@@ -334,6 +351,7 @@ class Layout:
             "tombstones": self.tombstones,
             "nothing": f"{self.tag}:nothing",
             "journals": self.journals_start,
+            "versions": self.versions_start,
             "records": self.records_start,
             "records_per_hash": RECORDS_PER_HASH,
             "digests": self.digests_start,
@@ -379,6 +397,16 @@ class Layout:
             return b"-" * (len(self.band(index).encode()) + self.digits + self.band_shape.field_digits)
         bucket, field = key >> self._to_band_bucket, key >> self._to_band_field & self._band_mask
         return (self._band_format(index) % (bucket, field)).encode()
+
+
+def answer_parts(data: bytes) -> tuple[int, bytes | None, bytes]:
+    """Of an answer's bytes the count with its flags; the version before, None without one; and the decision, which
+    begins with its kind, 'u' or 'd'."""
+    count = int.from_bytes(data[:4])
+    if not count & _VERSION:
+        return count, None, data[4:]
+    end = 5 + (data[4] if len(data) > 4 else 0)
+    return count, data[5:end], data[end:]
 
 
 def number(seq: int) -> bytes:

@@ -40,7 +40,8 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
 
 def _counts(found: Findings) -> str:
     counts = {"records": found.records, "keys": found.keys, "members": found.members}
-    counts |= {"decisions": found.journalled} | ({"archived records": found.archived} if found.archived else {})
+    counts |= {"decisions": found.journalled} | ({"versions": found.versions} if found.versions else {})
+    counts |= {"archived records": found.archived} if found.archived else {}
     return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 

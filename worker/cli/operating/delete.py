@@ -74,6 +74,8 @@ def delete(
         _tell(settings, takedowns, [_takedown(each) for each in found])
         done = whole.take_down(found)
         click.echo(f"{done:,} pages removed, {whole.documents():,} left")
+    if not dry_run:
+        whole.forget_versions(wanted)  # also of duplicates, of which there is no record
     missing = sorted(wanted - {each.record.url for each in found})
     for url in missing:
         why = f"no unique verdict in {verdicts}, and not searched for" if url in unknown else "not in the index"

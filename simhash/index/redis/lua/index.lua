@@ -49,7 +49,7 @@ local function rights()
   local refused, key = {}, KEYS[1]
   local commands = {{'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HSET', key, 'f', 'v'},
     {'HDEL', key, 'f'}, {'HLEN', key}, {'HKEYS', key}, {'HINCRBY', key, 'f', '1'}, {'EXISTS', key},
-    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'HSET', layout.journals, 'f', 'v'},
+    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.versions, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'HSET', layout.journals, 'f', 'v'},
     {'ZADD', layout.tombstones, '0', 'm'}, {'ZREM', layout.tombstones, 'm'}, {'ZCOUNT', layout.tombstones, '0', '0'},
     {'TIME'}, {'INFO', 'replication'}}
   for i = 1, #layout.table_keys do commands[#commands + 1] = {'HSET', layout.table_keys[i], 'f', 'v'} end
@@ -395,14 +395,15 @@ end
 --
 -- ARGV[3]   call: JSON {work, epoch, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page, partitions, base,
 --           decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
---           decided: numbers of the pages (from 1) that are known from it
+--           decided: numbers of the pages (from 1) that are known from it; versions: whether there are some
 -- ARGV[4..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --           observation (16), body (behind 2 bytes of length), then
 --           'f': for each table key and field; for each table the rest; for each band key and field (dashes: no band)
 --           'd': key of its digest.
---           Behind the pages: what the base answers for each of the decided ones, as it would be returned
--- Returns for each page: its observation (16), candidates compared (4 bytes; the highest bit: one of its places was full),
--- then 'u' seq | 'd' distance (1 byte) seq record. For the first pages only, at least one, when `work` was used up.
+--           Behind the pages: what the base answers for each of the decided ones, as it would be returned; and if
+--           `versions` are asked for, of each page its version, as `exchange` takes it
+-- Returns for each page: its observation (16), candidates compared (4 bytes; the highest bit: one of its places was full;
+-- the next: there is a version before this one, and it follows behind a byte of length), then 'u' seq | 'd' distance (1 byte) seq record. For the first pages only, at least one, when `work` was used up.
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
@@ -596,6 +597,51 @@ local function decide(page)
   return (page.kind == 'f' and judge_fingerprint or judge_digest)(page)
 end
 
+-- Versions -------------------------------------------------------------------------------------------------------
+-- Of a URL its last page, for those who ask: bytes that are the caller's, whose first 4 name the delivery of the page;
+-- before them 2 for the day, since 2020.
+
+local DAY, FIRST_DAY, DELIVERY = 86400000, 18262, 4
+local SWEEPS = 8   -- of so many new fields one has its bucket swept
+
+local function today() return math.max(0, math.min(65535, math.floor(now / DAY) - FIRST_DAY)) end
+
+local function is_past(version) return (unpack_struct('>I2', version) + 1 + FIRST_DAY) * DAY <= oldest_live end
+
+-- A bucket grows by new URLs: some of these remove from it what is past its age, so it does not grow for ever.
+local function sweep(key)
+  local fields = call('HKEYS', key)
+  for at = 1, #fields, AT_ONCE do
+    local some, past = {}, {}
+    for i = at, math.min(at + AT_ONCE - 1, #fields) do some[#some + 1] = fields[i] end
+    for i, version in ipairs(call('HMGET', key, unpack(some))) do
+      if version and is_past(version) then past[#past + 1] = some[i] end
+    end
+    if #past > 0 then call('HDEL', key, unpack(past)) end
+  end
+end
+
+-- Put a version in the place of its URL's last one; that, or '' without one. `argument`: key (behind a byte of length),
+-- field (4), version.
+local function exchange(argument)
+  local key, field, at = unpack_struct('>Bc0c4', argument)
+  local before = call('HGET', key, field)
+  -- Read again: nobody knows any more what was before it.
+  if before and sub(before, 3, 2 + DELIVERY) == sub(argument, at, at + DELIVERY - 1) then return '' end
+  local is_new = call('HSET', key, field, pack('>I2', today()) .. sub(argument, at)) == 1
+  if is_new and oldest_live >= 0 and byte(field, 4) % SWEEPS == 0 then sweep(key) end
+  if not before or oldest_live >= 0 and is_past(before) then return '' end
+  return sub(before, 3)
+end
+
+local HAS_VERSION = 2 ^ 30
+
+local function with_version(answer, argument)
+  local previous = exchange(argument)
+  if previous == '' then return answer end
+  return pack('>I4', unpack_struct('>I4', answer) + HAS_VERSION) .. char(#previous) .. previous .. sub(answer, 5)
+end
+
 -- Journals -------------------------------------------------------------------------------------------------------
 
 local FEW_DECISIONS, OFFSETS_PER_CALL = 500, 1000
@@ -707,6 +753,8 @@ local function judge()
   if refused then return refused end
   local pages, partitions, answers = {}, {}, {}
   local last_page = #ARGV - #asked.decided
+  if asked.versions then last_page = FIRST + (last_page - FIRST) / 2 end
+  local last_decided = last_page + #asked.decided
   for n = FIRST + 1, last_page do
     local kind, partition, offset, observation, body, at = unpack_struct('>c1I2c6c16I2c0', ARGV[n])
     -- With all that it will ever have: a table that grows field by field is laid out anew each time.
@@ -724,7 +772,11 @@ local function judge()
   for i, page in ipairs(pages) do
     local before = forgotten
     candidates, considered = 0, 0
-    page.answer = page.answer or page.first and page.first.answer or decide(page)
+    page.answer = page.answer or page.first and page.first.answer
+    if not page.answer then
+      page.answer = decide(page)
+      if asked.versions then page.answer = with_version(page.answer, ARGV[last_decided + i]) end
+    end
     answers[i] = page.observation .. page.answer
     forget_some(asked.expire_per_page)
     work = work + PAGE_WORK * (1 + forgotten - before) + candidates + RECORD_WORK * considered

@@ -11,6 +11,7 @@ violations are reported:
     band        it stands in the place of each of its band keys; likewise
     crowded     what is noted of a record that does not stand everywhere belongs to one
     orphan      what stands in a table or band has a record that belongs there; what a digest leads to has that digest
+    version     what is kept of a URL has a bucket and a field of the right size, and is whole
     journal     an entry of a journal can be read, and is not below the mark
     key         a key is one that an index has
 """
@@ -21,11 +22,23 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from simhash.index.interface import Record
-from simhash.index.redis.layout import CROWDED_TAG, OBSERVATION_BYTES, OFFSET_BYTES, literal, numbers_in, tagged
+from simhash.index.redis.layout import (
+    CROWDED_TAG,
+    DAY_BYTES,
+    OBSERVATION_BYTES,
+    OFFSET_BYTES,
+    VERSION_FIELD_BYTES,
+    answer_parts,
+    literal,
+    numbers_in,
+    tagged,
+)
 from simhash.index.redis.operators.findings import Findings, Violation
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spots
+from simhash.index.redis.operators.versions import bits_there
 from simhash.index.redis.operators.walking import UNREADABLE, Numbered, Stretch, walk
+from simhash.index.versions import least_and_most
 
 KEYS_AT_ONCE = 100
 FIELDS_AT_ONCE = 100
@@ -34,8 +47,6 @@ READS_AT_ONCE = 500
 WALKS = 3
 """Walks along an index from which records are being removed out of turn."""
 SHORT_ENCODINGS = (b"listpack", b"ziplist")
-ANSWER_HEAD = 5
-"""Bytes of a journalled answer before the decision: candidates, and its kind."""
 Place = tuple[str, bytes]
 """Key and field."""
 
@@ -193,7 +204,7 @@ class _Checker:
             if name is None:
                 self._report("key", f"{key} is no key of an index")
                 continue
-            if name.kind in "tbrx" and isinstance(encoding, bytes):
+            if name.kind in "tbrxv" and isinstance(encoding, bytes):
                 self.found.long_buckets += encoding not in SHORT_ENCODINGS
             self._check_key(key, name)
         self._progress(self.found)
@@ -208,6 +219,8 @@ class _Checker:
                 self._check_places(key, name)
             case "j":
                 self._check_entries(key)
+            case "v":
+                self._check_versions(key, name)
 
     def _fields(self, key: str) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._client.hscan_iter(key, count=FIELDS_AT_ONCE))
@@ -305,6 +318,18 @@ class _Checker:
         if (rest, seq) in _entries(place, len(rest)) and not self._belongs(seq, value, key, field, rest):
             self._report("orphan", f"{seq} stands in {key}, field {field!r}, without a record that belongs there")
 
+    # Versions --------------------------------------------------------------------------------------------------------
+
+    def _check_versions(self, key: str, name: KeyName) -> None:
+        bits = bits_there(self._inside)
+        if bits is None or len(name.bucket) != -(-bits // 4) or int(name.bucket, 16) >> bits:
+            self._report("version", f"{key} is no bucket of {bits or 'no'} bits")
+        least, most = least_and_most(self._layout.fingerprint_bytes)
+        for field, value in self._fields(key):
+            self.found.versions += 1
+            if len(field) != VERSION_FIELD_BYTES or not least <= len(value) - DAY_BYTES <= most:
+                self._report("version", f"field {field.hex()} of {key} is no URL's, or its version is not whole")
+
     # Journals --------------------------------------------------------------------------------------------------------
 
     def _check_entries(self, key: str) -> None:
@@ -315,7 +340,7 @@ class _Checker:
                     self._report("journal", f"the {offset.decode()} of {key} is {value!r:.40}")
                 continue
             self.found.journalled += 1
-            kind = value[OBSERVATION_BYTES + ANSWER_HEAD - 1 :][:1]
+            kind = answer_parts(value[OBSERVATION_BYTES:])[2][:1]
             if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
                 self._report("journal", f"entry {offset.hex()} of {key} cannot be read")
                 continue

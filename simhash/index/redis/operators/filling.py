@@ -18,6 +18,7 @@ from simhash.index.redis.faults import OutOfOrder, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.takedowns import Found, take_down, under
+from simhash.index.redis.operators.versions import BITS_FIELD, Kept
 from simhash.index.rows import RecordRow
 
 _SET = """
@@ -73,6 +74,19 @@ class Store:
     def set_journal(self, partition: Partition, offset: int, value: bytes) -> None:
         """An observation and its answer."""
         self._set(offset.to_bytes(OFFSET_BYTES), value, self.layout.journal(partition))
+
+    def keep_versions(self, bits: int) -> None:
+        """Versions of URLs lie in buckets of so many bits."""
+        self._set(BITS_FIELD, bits)
+
+    def set_versions(self, versions: Sequence[Kept]) -> None:
+        """What is kept of URLs' last pages."""
+        meta, generation = self.layout.meta, self._inside.generation
+        with _alone(), self._client.pipeline(transaction=False) as pipe:
+            for kept in versions:
+                keys = [meta, self.layout.versions_start + kept.bucket]
+                self._setting(keys=keys, args=[generation, kept.field, kept.value], client=pipe)
+            pipe.execute()
 
     def give_out(self, seq: int) -> None:
         """Nothing is stored at all: this was the last number given all the same."""

@@ -26,6 +26,7 @@ class Findings:
     records: int = 0
     members: int = 0
     journalled: int = 0
+    versions: int = 0
     long_buckets: int = 0
     crowded: int = 0
     archived: int = 0

@@ -14,6 +14,7 @@ from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.findings import Findings
 from simhash.index.redis.operators.statistics import Statistics, statistics
 from simhash.index.redis.operators.takedowns import Found, take_down, under
+from simhash.index.redis.operators.versions import Kept, all_versions, bits_there
 from simhash.index.redis.operators.walking import readable, walk
 
 
@@ -67,6 +68,16 @@ class Operations:
                 for entry in readable(part.entries):
                     if entry.record and entry.seq <= last:
                         yield Found(entry.fingerprint, entry.record)
+
+    def version_bits(self) -> int | None:
+        """Of the buckets of versions; None: none were ever kept."""
+        with translated():
+            return bits_there(self._inside)
+
+    def versions(self) -> Iterator[Kept]:
+        """What is kept of each URL's last page, in no order."""
+        with translated():
+            yield from all_versions(self._inside)
 
     def check(self, on_progress: Callable[[Findings], None]) -> Findings:
         """All that is wrong with the index, and how much was looked at.

@@ -12,7 +12,7 @@ from simhash.index.redis.operators.inside import Inside
 
 AT_ONCE = 500
 """Records, and places, that are read at once."""
-_KEY = re.compile(r"(meta|tombstones)|r:([0-9a-f]+)|x:([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|j:(.+):(\d+)")
+_KEY = re.compile(r"(meta|tombstones)|r:([0-9a-f]+)|x:([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|v:([0-9a-f]+)|j:(.+):(\d+)")
 
 
 class Spot(NamedTuple):
@@ -24,7 +24,7 @@ class Spot(NamedTuple):
 
 
 class KeyName(NamedTuple):
-    """A key, taken apart: its kind ('meta', 'tombstones', 't', 'b', 'r', 'x', 'j'), and which of that kind."""
+    """A key, taken apart: its kind ('meta', 'tombstones', 't', 'b', 'r', 'x', 'v', 'j'), and which of that kind."""
 
     kind: str
     number: int = 0
@@ -37,11 +37,13 @@ def key_name(layout: Layout, key: str) -> KeyName | None:
     found = _KEY.fullmatch(key.removeprefix(f"{start}:"))
     if found is None:
         return None
-    single, records, digests, table, number, place, topic, _ = found.groups()
+    single, records, digests, table, number, place, versions, topic, _ = found.groups()
     if single:
         return KeyName(single)
     if topic:
         return KeyName("j")
+    if versions:
+        return KeyName("v", 0, versions)
     if records:
         return KeyName("r", 0, records)
     name = KeyName("x", 0, digests) if digests else KeyName(table, int(number), place)

@@ -15,6 +15,7 @@ from simhash.index.interface import Partition, Record
 from simhash.index.redis.layout import RECORDS_PER_HASH
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.migration import Begun, begun
+from simhash.index.redis.operators.versions import bits_there
 from simhash.index.redis.operators.walking import Stretch, stretch, walk
 from simhash.index.redis.spec import whole_number
 
@@ -38,8 +39,8 @@ class Kind:
     """Keys of one kind.
 
     Attributes:
-        kind: "tables", "bands", "records", "digests" (of pages without a fingerprint), "tombstones", "journals" or
-            "meta".
+        kind: "tables", "bands", "records", "digests" (of pages without a fingerprint), "versions" (of URLs, where
+            they are kept), "tombstones", "journals" or "meta".
         keys, entries, bytes: of all of them, estimated where not all were looked at. Entries are records, or places of
             a table or band in which something stands.
         looked_at: buckets that were looked at, those that are not there included; of how many: `of`.
@@ -153,6 +154,12 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int | No
     kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
     records = [layout.records_start]
     kinds.append(buckets("records", records, lambda start, n: f"{start}{n:x}", hashes, sample, random, look))
+    if (bits := bits_there(inside)) is not None:
+        versions, urls = [layout.versions_start], range(1 << bits)
+        digits = -(-bits // 4)
+        kinds.append(
+            buckets("versions", versions, lambda start, n: f"{start}{n:0{digits}x}", urls, sample, random, look)
+        )
     journals = [layout.journal(partition) for partition in partitions]
     memory = inside.client.info("memory")
     place = inside.client.connection_pool.connection_kwargs

@@ -24,9 +24,20 @@ from simhash.index.redis.operators.filling import Loader, Store, record_row
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found
+from simhash.index.redis.operators.versions import Kept
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import fields_in, fields_of, whole_number
-from simhash.index.rows import EXPORT_FORMAT, AnyRow, EndRow, IndexRow, JournalRow, MarkRow, RecordRow, encoded
+from simhash.index.rows import (
+    EXPORT_FORMAT,
+    AnyRow,
+    EndRow,
+    IndexRow,
+    JournalRow,
+    MarkRow,
+    RecordRow,
+    VersionRow,
+    encoded,
+)
 from simhash.index.urls import UrlDictionary
 from simhash.relation.tables import described
 
@@ -50,18 +61,22 @@ def exported(index: Operations, archive: Archived | None = None) -> Iterator[Any
     """The rows of an index, with those of its archive."""
     seq, documents, journals = index.moment()
     documents += archive.elsewhere() if archive else 0
-    yield index_row(index.layout.spec, index.generation, seq, documents)
+    yield index_row(index.layout.spec, index.generation, seq, documents, index.version_bits() or 0)
     records = 0
     for fingerprint, record in (archive or index).records(seq):
         records += 1
         yield record_row(index.layout, fingerprint, record)
+    versions = 0
+    for kept in index.versions():
+        versions += 1
+        yield VersionRow(kept.bucket, kept.field.hex(), kept.value.hex())
     rest = [row for partition in sorted(journals) for row in _journal_rows(partition, journals[partition])]
     yield from rest
     marks = sum(isinstance(row, MarkRow) for row in rest)
-    yield EndRow(records, marks, len(rest) - marks)
+    yield EndRow(records, marks, len(rest) - marks, versions)
 
 
-def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> IndexRow:
+def index_row(spec: IndexSpec, generation: str, seq: int, documents: int, version_bits: int = 0) -> IndexRow:
     """The first row of an index with that spec, in that state."""
     rule = spec.relation
     return IndexRow(
@@ -79,6 +94,7 @@ def index_row(spec: IndexSpec, generation: str, seq: int, documents: int) -> Ind
         seq=seq,
         documents=documents,
         urls=spec.urls.text,
+        version_bits=version_bits,
     )
 
 
@@ -189,6 +205,8 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
         IndexMismatch: the rows are not all there, not in order, too many, or somebody else writes to the index.
     """
     loader, layout = Loader(store), Layout("", spec_in(head))
+    if head.version_bits:
+        store.keep_versions(head.version_bits)
     stored = store.stored
     counts: Counter[type[AnyRow]] = Counter()
     last = 0
@@ -221,7 +239,10 @@ def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Call
     raise IndexMismatch("the rows end without an `end` row: the file was cut off; export it again")
 
 
-def _set_position(store: Store, row: MarkRow | JournalRow) -> None:
+def _set_position(store: Store, row: MarkRow | JournalRow | VersionRow) -> None:
+    if isinstance(row, VersionRow):
+        store.set_versions([Kept(row.bucket, bytes.fromhex(row.field), bytes.fromhex(row.value))])
+        return
     partition = Partition(row.topic, row.partition)
     if isinstance(row, MarkRow):
         store.set_mark(partition, row.offset)
@@ -237,7 +258,7 @@ def _check_widths(row: RecordRow, layout: Layout) -> None:
 
 
 def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:
-    found = EndRow(counts[RecordRow], counts[MarkRow], counts[JournalRow])
+    found = EndRow(counts[RecordRow], counts[MarkRow], counts[JournalRow], counts[VersionRow])
     if found != row:
         raise IndexMismatch(f"the rows are not all there: {found} of {row}")
     return found
