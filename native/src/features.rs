@@ -42,10 +42,6 @@ impl Table {
     pub fn row(&self, feature: usize) -> &[i32] {
         &self.cells[feature * self.blocks..(feature + 1) * self.blocks]
     }
-
-    pub fn rows(&self) -> usize {
-        self.cells.len() / self.blocks
-    }
 }
 
 fn sums(values: impl Iterator<Item = i64>) -> Vec<i64> {
