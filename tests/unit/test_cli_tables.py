@@ -117,7 +117,15 @@ def test_a_record_without_a_timestamp_is_as_old_as_its_fetch(say, tmp_path):
 
 
 def export(records, end=True, parts="10"):
-    shape = {"reach": 12, "verifier_reach": 20, "verifier_bits": 128, "bands": 3, "bucket_bits": 4, "capacity": 10, "urls": ""}
+    shape = {
+        "reach": 12,
+        "verifier_reach": 20,
+        "verifier_bits": 128,
+        "bands": 3,
+        "bucket_bits": 4,
+        "capacity": 10,
+        "urls": "",
+    }
     first = IndexRow(1, 2, "g", {"name": "mine", "version": 3}, design(parts).describe(), seq=9, documents=9, **shape)
     rows = [
         RecordRow(n, 5, f"{n:016x}", f"{n:056x}", "text:" + "ab" * 8, "cd" * 8, f"http://{n}/", None, None)
