@@ -13,6 +13,8 @@ from simhash.index.memory import MemoryIndex
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import
+from simhash.index.redis.operators.versions import version_bits
+from simhash.index.versions import url_hash
 from simhash.relation.tables import design
 from tests.backends import FOR_EVER
 from tests.pages import crowd, entry, relation
@@ -115,6 +117,16 @@ def test_buckets_do_not_grow_with_what_is_past_its_age(client, name, clock):
         sizes.append(sum(client.hlen(key) for key in client.scan_iter(f"{{{name}}}:v:*")))
     assert max(sizes[4:]) < 2 * 300 * 3
     assert Operations(existing_index(client, name)).check(lambda _: None).violations == []
+
+
+def test_of_a_bucket_that_is_far_too_large_a_page_looks_at_some(client, name, clock):
+    index = opened(client, name, clock, Retention(max_age_ms=2 * DAY_MS))
+    bits = version_bits(index.inside)
+    places = (index.inside.layout.version(url_hash(page(n).url), bits) for n in range(1000))
+    number, key = next((n, key) for n, (key, field) in enumerate(places) if field[3] % 8 == 0)
+    client.hset(key, mapping={n.to_bytes(4): bytes(2) + page(n).version for n in range(20_000)})
+    index.check_and_insert([page(number)], {})
+    assert client.hlen(key) == 20_001 - 500
 
 
 def opened(client, name, clock, retention=FOR_EVER):

@@ -70,9 +70,8 @@ def opened(path: Path, mode: str = "rb") -> Any:
     if not is_remote(path):
         return io.FileIO(path) if mode == "rb" else path.open(mode)
     with failing():
-        if (
-            mode != "rb"
-        ):  # a driver sends nothing before there is much, or all: whether it may is asked now, not in hours
+        if mode != "rb":
+            # A driver sends nothing before there is much, or all: whether it may is asked now, not in hours.
             path.open(mode).close()
         return _Remote(path.open(mode))
 

@@ -49,7 +49,8 @@ local function rights()
   local refused, key = {}, KEYS[1]
   local commands = {{'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HSET', key, 'f', 'v'},
     {'HDEL', key, 'f'}, {'HLEN', key}, {'HKEYS', key}, {'HINCRBY', key, 'f', '1'}, {'EXISTS', key},
-    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.versions, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'HSET', layout.journals, 'f', 'v'},
+    {'HSET', layout.records, 'f', 'v'}, {'HSET', layout.digests, 'f', 'v'}, {'HSET', layout.journals, 'f', 'v'},
+    {'HSET', layout.versions, 'f', 'v'}, {'HRANDFIELD', layout.versions, '1'},
     {'ZADD', layout.tombstones, '0', 'm'}, {'ZREM', layout.tombstones, 'm'}, {'ZCOUNT', layout.tombstones, '0', '0'},
     {'TIME'}, {'INFO', 'replication'}}
   for i = 1, #layout.table_keys do commands[#commands + 1] = {'HSET', layout.table_keys[i], 'f', 'v'} end
@@ -403,7 +404,8 @@ end
 --           Behind the pages: what the base answers for each of the decided ones, as it would be returned; and if
 --           `versions` are asked for, of each page its version, as `exchange` takes it
 -- Returns for each page: its observation (16), candidates compared (4 bytes; the highest bit: one of its places was full;
--- the next: there is a version before this one, and it follows behind a byte of length), then 'u' seq | 'd' distance (1 byte) seq record. For the first pages only, at least one, when `work` was used up.
+-- the next: there is a version before this one, and it follows behind a byte of length), then 'u' seq |
+-- 'd' distance (1 byte) seq record. For the first pages only, at least one, when `work` was used up.
 
 -- The best answer so far for the page at hand.
 local own_seq, oldest_seq, oldest_record, oldest_distance
@@ -608,17 +610,14 @@ local function today() return math.max(0, math.min(65535, math.floor(now / DAY) 
 
 local function is_past(version) return (unpack_struct('>I2', version) + 1 + FIRST_DAY) * DAY <= oldest_live end
 
--- A bucket grows by new URLs: some of these remove from it what is past its age, so it does not grow for ever.
+-- A bucket grows by new URLs: some of these remove from it what is past its age, so it does not grow for ever. Of a bucket
+-- that is larger than was thought some fields are looked at, others each time.
 local function sweep(key)
-  local fields = call('HKEYS', key)
-  for at = 1, #fields, AT_ONCE do
-    local some, past = {}, {}
-    for i = at, math.min(at + AT_ONCE - 1, #fields) do some[#some + 1] = fields[i] end
-    for i, version in ipairs(call('HMGET', key, unpack(some))) do
-      if version and is_past(version) then past[#past + 1] = some[i] end
-    end
-    if #past > 0 then call('HDEL', key, unpack(past)) end
+  local some, past = call('HRANDFIELD', key, AT_ONCE, 'WITHVALUES'), {}
+  for i = 1, #some, 2 do
+    if is_past(some[i + 1]) then past[#past + 1] = some[i] end
   end
+  if #past > 0 then call('HDEL', key, unpack(past)) end
 end
 
 -- Put a version in the place of its URL's last one; that, or '' without one. `argument`: key (behind a byte of length),
