@@ -213,7 +213,7 @@ def _in_warc(record: WarcRecord, source: Source, largest_page: int) -> Record | 
         page = page_of(record, largest_page)
     except PageError as error:
         return rejected(source, error)
-    return None if page is None else RawRecord(source, None, page.raw, page)
+    return None if page is None else RawRecord(source, None, page.content, page)
 
 
 def _parquet(path: Path, keep: bool) -> Input:

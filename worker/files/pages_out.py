@@ -283,7 +283,7 @@ def _line(record: RawRecord) -> bytes:
     page = record.page
     if page is None:
         return (record.value or b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n") + b"\n"
-    content = base64.b64encode(page.raw).decode()
+    content = base64.b64encode(page.content).decode()
     fields = {"url": page.url, "html_base64": content, "charset": page.charset}
     fields |= {"id": page.id, "fetched_at": page.fetched_at}
     return msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n"

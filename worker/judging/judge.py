@@ -102,7 +102,7 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     profile = recipe.profile
     start = time.perf_counter()
     page = _page(record, recipe)
-    raw = page.raw
+    raw = page.content
     utf8 = utf8_of(page)
     decoded = time.perf_counter()
     content = extract(utf8, profile.extractor) if page.is_html else Extracted(utf8.decode())
@@ -128,7 +128,7 @@ def utf8_of(page: Page) -> bytes:
     Raises:
         PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
     """
-    utf8 = page.raw if isinstance(page.content, str) else decode_charset(page.content, page.charset).utf8
+    utf8 = page.content if page.is_utf8 else decode_charset(page.content, page.charset).utf8
     if b"\0" not in utf8:
         return utf8
     nuls, characters = utf8.count(0), len(utf8.decode())

@@ -87,7 +87,7 @@ def checked(page: Page, limits: Limits) -> Page:
     Raises:
         PageError: stage "decode": it is larger than the limits, or has no URL.
     """
-    if (size := len(page.raw)) > limits.page:
+    if (size := len(page.content)) > limits.page:
         raise _refused(f"the page has {size:,} bytes, more than max_page_bytes = {limits.page:,}")
     _check_url(page.url, limits)
     _check_short("id", page.id, MAX_ID_BYTES)
@@ -112,11 +112,11 @@ def _from_json(value: bytes, limits: Limits) -> Page:
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
         raise _refused(f"a page has exactly one of html, text and html_base64; this one has {found}")
-    content: str | bytes = getattr(wire, given[0])
-    if given[0] == "html_base64":
-        content = _from_base64(content)
+    characters: str = getattr(wire, given[0])
+    is_utf8 = given[0] != "html_base64"
+    content = characters.encode() if is_utf8 else _from_base64(characters)
     charset = wire.charset or charset_of(wire.content_type)
-    return Page(wire.url, content, given[0] != "text", charset, wire.id, wire.fetched_at)
+    return Page(wire.url, content, given[0] != "text", charset, wire.id, wire.fetched_at, is_utf8)
 
 
 def _parse(value: bytes) -> _Wire:
@@ -162,7 +162,7 @@ def _lone_surrogate(parsed: object) -> str | None:
     return f"not a page: a name or a nested value has a lone surrogate, U+{ord(found[0]):04X}" if found else None
 
 
-def _from_base64(content: str | bytes) -> bytes:
+def _from_base64(content: str) -> bytes:
     try:
         return b64decode(content, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 Headers = list[tuple[str, bytes]]
@@ -23,22 +22,19 @@ class Page:
     """One crawled page.
 
     Attributes:
-        content: the page as it came; text when the record held characters, bytes when it held base64 or raw HTML.
+        content: the page's bytes; UTF-8 where the record gave characters.
         is_html: whether text must be extracted from it.
-        charset: what the record declares about `content` when it is bytes.
+        charset: what the record declares about `content`.
+        is_utf8: the record gave characters, so there is no charset to find.
     """
 
     url: str
-    content: str | bytes
+    content: bytes
     is_html: bool
     charset: str | None = None
     id: str | None = None
     fetched_at: str | None = None
-
-    @cached_property
-    def raw(self) -> bytes:
-        """The content's bytes, as digested when there is no text in it."""
-        return self.content if isinstance(self.content, bytes) else self.content.encode()
+    is_utf8: bool = False
 
 
 class RawRecord(NamedTuple):
