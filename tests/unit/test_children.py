@@ -89,6 +89,7 @@ def fail_to_start():
 
 def test_children_that_never_start_are_an_error_and_no_endless_wait(monkeypatch, capfd):
     monkeypatch.setattr(children, "START_TRIES", 2)
+    monkeypatch.setattr(children, "END_SECONDS", 60.0)  # a child that ends by itself is told by its own exit code
     made = children.Children(2, fail_to_start, seconds=60.0, tasks_each=10)
     with pytest.raises(ChildrenFail, match="do not start: ended before it was ready: exit code 1"):
         made.schedule(None).result(timeout=150)
