@@ -225,3 +225,31 @@ def test_a_partition_of_which_a_transaction_is_open_is_taken_over_when_it_is_kno
     answer(first, stream, 0, 2, at("offsets", moves))
     until(lambda: gained.extend(second.poll(0.1, 10).gained) or len(gained) == 2, "both are taken over", pause=0)
     assert {each.partition.number: each.position for each in gained} == {0: 2, 1: 0}
+
+
+def test_what_came_before_a_pause_is_read_after_it_though_a_partition_was_gained_meanwhile(stream, member):
+    """The client sets aside what it has of a paused partition; beside what it reads of another it would forget it."""
+    stream.send([json_page(n, "a page") for n in range(100)])
+    first, second = member(), member()
+    polls = Polls(first=first, second=second)
+    for session in first, second:
+        session.pause()
+    polls.until(lambda: polls.shared("first", "second"), "each has one")
+    first.resume()
+    read = {0: [], 1: []}
+
+    def poll(most):
+        polled = first.poll(0.5, most)
+        polls.owns["first"] |= {gained.partition.number for gained in polled.gained}
+        for each in polled.received:
+            read[each.record.source.partition].append(each.record.source.offset)
+        return polled.received
+
+    until(lambda: poll(1), "a first record", pause=0)
+    first.pause()
+    second.close()
+    until(lambda: not poll(1) and polls.owns["first"] == {0, 1}, "it gains the other's", pause=0)
+    assert not any(poll(1) for _ in range(3))
+    first.resume()
+    until(lambda: poll(10) is not None and sum(map(len, read.values())) == 108, "all is read", pause=0)
+    assert all(offsets == [*range(len(offsets))] for offsets in read.values())

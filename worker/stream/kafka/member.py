@@ -12,6 +12,10 @@ rejoins is not told that it lost anything.
 The client also forgets an attempt to join: where the topic's partitions had changed, or were not known yet at the first
 join, it joins once more, and when the answer comes between two polls it takes that for done and never looks at it. It
 would wait for ever, without a heartbeat. So a member that still joins after a poll asks for it again.
+
+And it forgets records: it sets aside what it has of a partition that is paused, and takes that up again only when it
+holds nothing of any other; until then it does not fetch of that partition. So all partitions are paused, or none: one
+that is gained during a pause is paused with the others, before anything of it is fetched.
 """
 
 from __future__ import annotations
@@ -64,14 +68,22 @@ class _Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
         return super().metadata(topics)
 
 
-class _Revocations(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Remembers what was revoked, though it may have come back within the same poll."""
+class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Remembers what was revoked, though it may have come back within the same poll; pauses what comes in a pause.
 
-    def __init__(self) -> None:
+    Attributes:
+        pausing: whether it is one. The client may call from a thread of its own while a pause ends; what it pauses then
+            is resumed when the partition is checked, as each is that was gained.
+    """
+
+    def __init__(self, pause: Callable[[Sequence[TopicPartition]], None]) -> None:
         self.revoked: set[TopicPartition] = set()
+        self.pausing = False
+        self._pause = pause
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        """What is assigned is looked up after the poll."""
+        if self.pausing:
+            self._pause(assigned)
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
         self.revoked.update(revoked)
@@ -90,13 +102,13 @@ class Member:
 
     def __init__(self, options: Mapping[str, Any], topic: str) -> None:
         self._assignor = _Assignor(lambda: self.consumer.group_metadata())
-        self._revocations = _Revocations()
+        self._rebalances = _Rebalances(lambda assigned: self.consumer.pause(*assigned))
         self._pinned: ConsumerGroupMetadata | None = None
         self.owned: set[TopicPartition] = set()
         self.consumer = KafkaConsumer(**options, partition_assignment_strategy=[self._assignor])
         # No public way leads there, so it is looked up now: another version of the client fails at the start.
         self._ask_to_join = self.consumer._coordinator.request_rejoin
-        self.consumer.subscribe([topic], listener=self._revocations)
+        self.consumer.subscribe([topic], listener=self._rebalances)
 
     def moved(self) -> Moved:
         """To be asked after each poll: what it changed. What was gained is owned once it is `taken`."""
@@ -105,17 +117,27 @@ class Member:
         if self.joining():
             self._ask_to_join()
         assigned = self.consumer.assignment()
-        lost = self.owned & self._revocations.revoked | self.owned - assigned
+        lost = self.owned & self._rebalances.revoked | self.owned - assigned
         if self._assignor.outside:
             lost = set(self.owned)
         self._assignor.outside = False
-        self._revocations.revoked.clear()
+        self._rebalances.revoked.clear()
         self.owned -= lost
         return Moved(sorted(assigned - self.owned) if self._pinned else [], frozenset(lost))
 
     def taken(self, tp: TopicPartition) -> None:
         """Its records are read from now on."""
         self.owned.add(tp)
+
+    def pause(self) -> None:
+        """Let polls bring no records (they still keep this member in the group)."""
+        self._rebalances.pausing = True
+        self.consumer.pause(*self.consumer.assignment())
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._rebalances.pausing = False
+        self.consumer.resume(*self.consumer.paused())
 
     def joining(self) -> bool:
         """Whether its group is being put together, with it."""

@@ -126,12 +126,12 @@ class Session:
                 self._consumer.seek(TopicPartition(*partition), offset)
 
     def pause(self) -> None:
-        """Let polls bring no records (they still keep this worker in the group)."""
-        self._consumer.pause(*self._consumer.assignment())
+        """Let polls bring no records, of partitions neither that they gain; they still keep this worker in the group."""
+        self._member.pause()
 
     def resume(self) -> None:
         """Undo `pause`."""
-        self._consumer.resume(*self._consumer.paused())
+        self._member.resume()
 
     def begin_again(self, partition: Partition) -> Assigned:
         """Where an owned partition stands by now, perhaps because of others; it is read from there."""
