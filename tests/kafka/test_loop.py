@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, MemberToRemove
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import IndexUnreachable
-from simhash.index import IndexSpec, Relation
+from simhash.index import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
 from simhash.signature.profiles import profile
@@ -27,7 +27,7 @@ from worker.stream.consumer import recipe
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
-from worker.stream.progress import Idleness, Progress
+from worker.stream.progress import Idleness, Progress, Standstill
 from worker.stream.status import Status
 
 DEFAULT = profile("default")
@@ -427,3 +427,37 @@ def test_progress_is_told_now_and_then(monkeypatch):
     assert told == ["6 pages in 30 s (0/s): 3 unique, 2 duplicate, 1 dead letters; 5 to go"]
     progress.tell(90.0, 5)
     assert len(told) == 1
+
+
+def test_a_client_that_brings_nothing_though_there_is_something_is_replaced(stream, index, monkeypatch, caplog):
+    """As it did of a partition that it had set aside."""
+    monkeypatch.setattr("worker.stream.loop.STANDSTILL_SECONDS", 3.0)
+    stream.send([json_page(n, text) for n, text in enumerate(texts(10, Random(3)))])
+    opened = []
+
+    class Forgetful(Session):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            if not opened:
+                monkeypatch.setattr(self._consumer._fetcher, "_fetchable_partitions", list)
+            opened.append(self)
+
+    monkeypatch.setattr("tests.kafka.test_loop.Session", Forgetful)
+    run(stream, index, 10)
+    assert f"no record comes of {stream.input_topic}[0], though there are some" in caplog.text
+    assert len(opened) == 2
+
+
+def test_a_partition_stands_still_when_none_of_its_records_comes_for_long_though_it_was_asked():
+    standstill, one, other = Standstill(patience=10), Partition("t", 0), Partition("t", 1)
+    assert standstill.look(0.0, {one: 5, other: 0}) == []
+    standstill.came(4.0, [one])
+    assert standstill.look(9.0, {one: 5, other: 0}) == []
+    assert standstill.look(13.0, {one: 5, other: 7}) == []
+    assert standstill.look(14.0, {one: 5, other: 0}) == [one]
+    assert standstill.look(23.0, {one: 0, other: 0}) == []
+    assert standstill.look(32.0, {one: 9, other: 9}) == []
+    standstill.excuse()
+    assert standstill.look(40.0, {one: 9, other: 9}) == []
+    assert standstill.look(50.0, {one: 9, other: 9}) == [one, other]
+    assert standstill.look(51.0, {other: 9}) == [other]

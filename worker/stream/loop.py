@@ -20,7 +20,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -47,7 +47,7 @@ from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
 from worker.stream.outbox import Outbox
 from worker.stream.partitions import Partitions
-from worker.stream.progress import Idleness, Progress
+from worker.stream.progress import Idleness, Progress, Standstill
 from worker.stream.status import Status
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,8 @@ HUNGRY_WAIT_SECONDS = 0.01
 """The wait for results while fewer than `DEPTH` batches are under way: a poll may bring the next."""
 HOUSEKEEPING_SECONDS = 2.0
 STAY_SECONDS = 3.0
+STANDSTILL_SECONDS = 60.0
+"""Twice as long as the client waits for the answer to a fetch."""
 DRAIN_SECONDS = 5.0
 """On SIGTERM, batches under way may take this long to be finished; the rest is read again by the next worker."""
 
@@ -106,6 +108,7 @@ class Loop:
         self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
         self._idleness = Idleness(parts.settings.session_timeout)
+        self._standstill = Standstill(STANDSTILL_SECONDS)
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
@@ -191,10 +194,15 @@ class Loop:
         """Poll for no records: who does not poll for minutes, while pages hang till their deadline, is thrown out."""
         if time.monotonic() < self._polled_at + STAY_SECONDS:
             return
+        self._poll_for_none(0.0)
+        self._session.resume()
+
+    def _poll_for_none(self, seconds: float) -> None:
+        """Stay in the group, and see what becomes of it."""
         self._polled_at = time.monotonic()
         self._session.pause()
-        self._absorb(self._session.poll(0.0, self._settings.batch_pages))
-        self._session.resume()
+        self._absorb(self._session.poll(seconds, self._settings.batch_pages))
+        self._standstill.excuse()
 
     def _absorb(self, polled: Polled) -> None:
         if polled.lost:
@@ -204,6 +212,10 @@ class Loop:
             self._parts.status.ready(assigned=True)
             self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
+        new = [gained.partition for gained in polled.gained]
+        self._standstill.came(
+            time.monotonic(), {partition_of(each.record.source) for each in polled.received}.union(new)
+        )
         for received in runs(polled.received, lambda each: each.record.size, self._settings.batch_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
@@ -212,7 +224,7 @@ class Loop:
 
     def _drop(self, lost: frozenset[Partition]) -> None:
         """Another worker reads these partitions now, from their committed offset."""
-        log.info("partitions lost: %s", ", ".join(f"{topic}[{number}]" for topic, number in sorted(lost)))
+        log.info("partitions lost: %s", _named(lost))
         self._partitions.lost(lost)
         self._parts.metrics.lost(lost)
 
@@ -368,8 +380,7 @@ class Loop:
                 raise _Stopped
             self._parts.status.progress()
             self._measure(asking=True)
-            self._session.pause()
-            self._absorb(self._session.poll(min(left, IDLE_POLL_SECONDS), self._settings.batch_pages))
+            self._poll_for_none(min(left, IDLE_POLL_SECONDS))
 
     def _read_again(self) -> None:
         """Go back to the first record under way in each partition."""
@@ -408,6 +419,9 @@ class Loop:
 
         Args:
             asking: the brokers are asked for the ends of the partitions: no poll that brings records brings them.
+
+        Raises:
+            SessionLost: records are there and do not come.
         """
         now = time.monotonic()
         if now < self._next_measure:
@@ -418,11 +432,17 @@ class Loop:
         except BrokerUnreachable as error:
             self._idleness.look(now, str(error))
             return
+        if not self._under_way and (still := self._standstill.look(now, behind)):
+            raise SessionLost(f"no record comes of {_named(still)}, though there are some; the session is made anew")
         under_way = counts(self._under_way, self._partitions)
         lags = {partition: count + under_way[partition] for partition, count in behind.items()}
         self._parts.metrics.lag(lags)
         self._progress.tell(now, sum(lags.values()))
         self._idleness.look(now, self._session.waits_for())
+
+
+def _named(partitions: Iterable[Partition]) -> str:
+    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
 
 
 def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:

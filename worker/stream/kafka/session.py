@@ -126,7 +126,7 @@ class Session:
                 self._consumer.seek(TopicPartition(*partition), offset)
 
     def pause(self) -> None:
-        """Let polls bring no records, of partitions neither that they gain; they still keep this worker in the group."""
+        """Let polls bring no records, nor of partitions that they gain; they still keep this worker in the group."""
         self._member.pause()
 
     def resume(self) -> None:
