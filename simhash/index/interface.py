@@ -207,24 +207,24 @@ class Relation:
         """In how many places a page is looked up: the prefixes that it probes, and its band keys."""
         return sum(table.probes for table in self.design.tables) + self.bands
 
-    def place_limit(self, probes: int = 1) -> int:
+    @property
+    def place_limit(self) -> int:
         """How many stored pages one place takes: the oldest. Later ones do not stand there, and are met elsewhere.
 
         A place is a prefix of a table, or the leading bits of a band key (`simhash.index.redis.layout`). Each table and
-        each band has the same share of `MOST_COMPARED`, each place of it the same part of that, but no less than 8:
-        256 with 3 tables and 6 bands, 10 in the one that is probed at distance 1 too.
-
-        Args:
-            probes: in how many places of its table a page is looked up.
+        each band has the same share of `MOST_COMPARED`, a table that is probed at distance 1 a second one for what
+        stands one bit away: 230 with 3 tables, one of them probed, and 6 bands.
         """
-        share = MOST_COMPARED // (len(self.design.tables) + self.bands)
-        return max(LEAST_IN_PLACE, share // probes)
+        probed = sum(table.radius for table in self.design.tables)
+        return max(LEAST_IN_PLACE, MOST_COMPARED // (len(self.design.tables) + probed + self.bands))
 
     @property
-    def place_limits(self) -> list[int]:
-        """That of the places of each table, then of each band."""
-        tables = [self.place_limit(table.probes) for table in self.design.tables]
-        return tables + [self.place_limit()] * self.bands
+    def neighbour_limits(self) -> list[int]:
+        """Of each table with how many of each place one bit away a page is compared: the oldest.
+
+        So it is where more than `place_limit` stand one bit away; else it is compared with all of these.
+        """
+        return [max(LEAST_IN_PLACE, self.place_limit // max(1, table.probes - 1)) for table in self.design.tables]
 
     def band_keys(self, verifier: int | None) -> list[int]:
         """The band keys behind a verifier, first to last; 0 where there is none."""

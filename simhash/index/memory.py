@@ -110,7 +110,7 @@ class MemoryIndex(TextIndex):
         reach = self._spec.relation.reach
         found = [
             Neighbour(other, distance, record)
-            for other, record in self._standing(self._probes(fingerprint))
+            for other, record in self._met(fingerprint)
             if (distance := (other ^ fingerprint).bit_count()) <= reach and self._live(record, self._clock())
         ]
         return sorted(found, key=lambda n: (n.distance, n.record.seq))
@@ -192,7 +192,7 @@ class MemoryIndex(TextIndex):
             record = self._by_digest.get(entry.digest)
             return ([(0, record)], 1) if record and self._live(record, now) else ([], 0)
         relation = self._spec.relation
-        met = self._standing(self._probes(entry.fingerprint))
+        met = self._met(entry.fingerprint)
         copy = self._copies.get((entry.fingerprint, shortened(entry.digest)))
         met |= {copy} if copy else set()
         candidates = met | self._standing(self._bands(entry.verifier))
@@ -215,13 +215,16 @@ class MemoryIndex(TextIndex):
         for number, table in enumerate(self._spec.relation.design.tables):
             yield "t", number, table.permute(fingerprint) >> (table.bits - table.prefix)
 
-    def _probes(self, fingerprint: int) -> Iterator[Place]:
-        """All prefixes that are within the tables' radii of this fingerprint's."""
-        design = self._spec.relation.design
+    def _met(self, fingerprint: int) -> set[Stored]:
+        """The stored pages whose prefixes are within the tables' radii of this fingerprint's, as far as they count."""
+        relation = self._spec.relation
+        met = self._standing(self._own_places(fingerprint))
         for kind, number, prefix in self._own_places(fingerprint):
-            yield kind, number, prefix
-            for bit in range(design.tables[number].probes - 1):
-                yield kind, number, prefix ^ (1 << bit)
+            bits = range(relation.design.tables[number].probes - 1)
+            around = [self._places.get((kind, number, prefix ^ (1 << bit)), []) for bit in bits]
+            too_many = sum(map(len, around)) > relation.place_limit
+            met.update(*(each[: relation.neighbour_limits[number]] if too_many else each for each in around))
+        return met
 
     def _bands(self, verifier: int | None) -> Iterator[Place]:
         """Where a page with this verifier stands by its band keys: by as many bits of each as Redis keeps apart."""
@@ -229,11 +232,6 @@ class MemoryIndex(TextIndex):
         for number, key in enumerate(self._spec.relation.band_keys(verifier)):
             if key:
                 yield "b", number, key >> (BAND_BITS - kept)
-
-    def _limit(self, kind: str, number: int, prefix: int) -> int:
-        """How many pages a place takes."""
-        relation = self._spec.relation
-        return relation.place_limit(relation.design.tables[number].probes if kind == "t" else 1)
 
     def _live(self, record: Record, now: int) -> bool:
         age = self._retention.max_age_ms
@@ -255,7 +253,7 @@ class MemoryIndex(TextIndex):
     def _insert_fingerprint(self, fingerprint: int, record: Record) -> None:
         for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
             standing = self._places.setdefault(place, [])
-            if len(standing) < self._limit(*place):
+            if len(standing) < self._spec.relation.place_limit:
                 standing.append((fingerprint, record))
         self._copies[fingerprint, record.digest] = (fingerprint, record)
 

@@ -35,13 +35,18 @@ def alike(count, random, first=0, fingerprint=None):
     ]
 
 
-@pytest.mark.usefixtures("small_places")
 @pytest.mark.parametrize("name_of_design", ["3", "4", "6", "2-probed"])
 @pytest.mark.parametrize("bands", [0, 3])
 @pytest.mark.parametrize("kept", [Retention(), Retention(max_documents=60)])
-def test_crowds_are_judged_as_the_model_does_and_the_index_is_whole(client, name, name_of_design, bands, kept):
+def test_crowds_are_judged_as_the_model_does_and_the_index_is_whole(
+    client, name, name_of_design, bands, kept, monkeypatch
+):
     rule = relation(design(name_of_design), 12, bands=bands)
-    assert set(rule.place_limits) == {2}
+    shares = len(rule.design.tables) + sum(table.radius for table in rule.design.tables) + bands
+    monkeypatch.setattr("simhash.index.interface.LEAST_IN_PLACE", 1)
+    monkeypatch.setattr("simhash.index.interface.MOST_COMPARED", 2 * shares)
+    assert rule.place_limit == 2
+    assert {n for n, table in zip(rule.neighbour_limits, rule.design.tables, strict=True) if table.radius} <= {1}
     index = open_index(client, name, {}, rule, 40, kept, lambda: 5)
     model = MemoryIndex(index.spec, kept, lambda: 5)
     random = Random(bands)
@@ -95,8 +100,8 @@ def test_a_page_is_compared_with_a_bounded_number_and_records_are_fields_of_thei
     answers = index.check_and_insert([replace(p, verifier=p.verifier << 96) for p in pages], {})
     unique = sum(isinstance(answer.decision, Unique) for answer in answers)
     assert unique > 1450  # of strangers' verifiers, one pair in 200,000 is within reach
-    assert max(answer.candidates for answer in answers) <= rule.probes * rule.place_limit()
-    assert int(client.hget(meta_key(name), "most_candidates")) <= rule.probes * rule.place_limit()
+    assert max(answer.candidates for answer in answers) <= rule.probes * rule.place_limit
+    assert int(client.hget(meta_key(name), "most_candidates")) <= rule.probes * rule.place_limit
     keys = list(client.scan_iter(f"{index.inside.layout.records_start}*"))
     assert sum(map(client.hlen, keys)) == unique
     assert max(len(value) for key in keys for value in client.hvals(key)) < 300
@@ -107,7 +112,7 @@ def test_the_oldest_pages_of_a_place_are_those_that_are_compared(client, name):
     """Who is within k of a page that found its place full, and shares nothing else with it, is not told so."""
     rule = relation(design("1c1", bits=64), 12)
     index = open_index(client, name, {}, rule, 10)
-    pages = alike(rule.place_limit() + 1, Random(5), fingerprint=5)
+    pages = alike(rule.place_limit + 1, Random(5), fingerprint=5)
     index.check_and_insert(pages, {})
     for elder, verdict in ((pages[-2], Duplicate), (pages[-1], Unique)):
         like = replace(elder, observation=b"another delivery", position=None, digest="text:" + "ab" * 16)
@@ -198,3 +203,22 @@ def test_what_is_left_of_a_journal_is_forgotten_after_a_rewind_too(client, name)
     for _ in range(5):
         index.check_and_insert([entry(3001, 1 << 59)], {PAGES: 3001})
     assert set(client.hkeys(f"{{{name}}}:j:pages:0")) == {b"mark", (3001).to_bytes(6)}
+
+
+@pytest.mark.parametrize("kind", ["redis", "memory"])
+@pytest.mark.parametrize(("places", "found"), [(1, True), (2, False)])
+def test_of_places_one_bit_away_all_is_compared_or_the_oldest_of_each(client, name, kind, places, found, monkeypatch):
+    """Three pages in each; four together are one more than a place takes."""
+    rule = relation(design("3"), 12)
+    monkeypatch.setattr("simhash.index.interface.LEAST_IN_PLACE", 1)
+    monkeypatch.setattr("simhash.index.interface.MOST_COMPARED", 4 * 4)
+    assert (rule.place_limit, rule.neighbour_limits[2]) == (4, 1)
+    index = open_index(client, name, {}, rule, 40)
+    index = MemoryIndex(index.spec, Retention(), lambda: 5) if kind == "memory" else index
+    random = Random(8)
+    stored = [alike(3, random, first=10 * place, fingerprint=1 << 5 << place) for place in range(places)]
+    index.check_and_insert([page for pages in stored for page in pages], {})
+    for nth, elder in enumerate(stored[0]):
+        like = replace(entry(90 + nth, 1 << 63 | 1 << 40, elder.verifier), digest=f"text:{nth:032x}")
+        (answer,) = index.check_and_insert([like], {})
+        assert isinstance(answer.decision, Duplicate) == (found or nth == 0)

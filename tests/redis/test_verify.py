@@ -447,8 +447,8 @@ def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit):
 def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
     ours = rules.Rule(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=bands)
     theirs, relation = designs.named(name, 64), Relation(design(name), 12, 20, 128, bands)
-    limits = [ours.place_limit(theirs, probes) for probes in theirs.probes] + [ours.place_limit(theirs)] * bands
-    assert limits == relation.place_limits
+    assert ours.place_limit(theirs) == relation.place_limit
+    assert [ours.neighbour_limit(theirs, probes) for probes in theirs.probes] == relation.neighbour_limits
 
 
 def test_a_template_is_checked_in_linear_time(verify, monkeypatch):

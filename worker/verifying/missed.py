@@ -214,11 +214,14 @@ def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> It
     pages, present = search.pages, search.pages.verdicts.has_fingerprint
     for number, (lead, radius) in enumerate(zip(design.leads, design.radii, strict=True)):
         tell(f"comparing: table {number + 1} of {len(design.leads)}")
-        limit = pages.rule.place_limit(design, design.probes[number])
-        stands = search.standing(_key(pages, lead), present, limit)
+        own = _key(pages, lead)
+        stands = search.standing(own, present, pages.rule.place_limit(design))
+        yield from search.meeting(own, stands, present, lambda pairs: _near(pages, pairs, reach))
+        if not radius:
+            continue
         # Probed at distance 1, two pages meet where one bit of the lead is left out.
-        probed = [1 << bit for bit in range(lead.bit_length()) if lead >> bit & 1] if radius else []
-        for without in (0, *probed):
+        stands = search.standing(own, present, pages.rule.neighbour_limit(design, design.probes[number]))
+        for without in (1 << bit for bit in range(lead.bit_length()) if lead >> bit & 1):
             key = _key(pages, lead ^ without)
             yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, reach))
 
@@ -256,9 +259,11 @@ def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
         here = np.zeros(len(pairs), dtype=np.bool_)
         for lead, radius, probes in zip(design.leads, design.radii, design.probes, strict=True):
             mask = words_of(lead, different.shape[1])
-            shared = np.bitwise_count(different & mask).sum(axis=1) <= radius
-            limit = pages.rule.place_limit(design, probes)
-            stands = search.standing(_key(pages, lead), pages.verdicts.has_fingerprint, limit)
-            here |= shared & stands[rank_of[pairs.former]]
+            apart = np.bitwise_count(different & mask).sum(axis=1)
+            own, present, former = _key(pages, lead), pages.verdicts.has_fingerprint, rank_of[pairs.former]
+            here |= (apart == 0) & search.standing(own, present, pages.rule.place_limit(design))[former]
+            if radius:
+                limit = pages.rule.neighbour_limit(design, probes)
+                here |= (apart == 1) & search.standing(own, present, limit)[former]
         found &= here
     return found

@@ -6,12 +6,13 @@ without a design only this is certain: a pair within k bits meets in every desig
 common. Other pairs within reach may be found, and need not be.
 
 **Full places.** A prefix of a table, or the beginning of a band key, takes `place_limit` pages at most, the oldest:
-2,304 divided by the number of tables and bands, in a table that is probed at distance 1 too divided by its probes once
-more, and 8 at least, if no flag says otherwise. A page that was
-stored when so many stood there already is not found there; exact copies (the same fingerprint and digest)
-are found all the same. Which places were full can be counted from outside: a place's pages are the unique ones with
-these bits, in the order of their numbers. With a design that is exact. Without one, a pair counts as missed only if it
-would have been found in *every* design that the index may have, which is never wrong and sees less in crowds.
+2,304 divided by the number of tables and bands, a table that is probed at distance 1 counted twice, and 8 at least, if
+no flag says otherwise. A page that was stored when so many stood there already is not found there; exact copies (the
+same fingerprint and digest) are found all the same. Of the places one bit away from a page's own at least
+`neighbour_limit` pages of each are compared, the oldest. Which places were full can be counted from outside: a place's
+pages are the unique ones with these bits, in the order of their numbers. With a design that is exact, but that more
+than that may be found one bit away. Without one, a pair counts as missed only if it would have been found in *every*
+design that the index may have, which is never wrong and sees less in crowds.
 """
 
 from __future__ import annotations
@@ -71,12 +72,17 @@ class Rule:
     given_limit: int | None = None
     bucket_bits: int = BUCKET_BITS
 
-    def place_limit(self, design: Tables, probes: int = 1) -> int:
-        """How many pages a place of a table with so many probes, or of a band, takes in an index of that design; 0: any
-        number."""
+    def place_limit(self, design: Tables) -> int:
+        """How many pages a place takes in an index of that design; 0: any number."""
         if self.given_limit is not None:
             return self.given_limit
-        return max(LEAST_IN_PLACE, MOST_COMPARED // (len(design.leads) + self.bands) // probes)
+        return max(LEAST_IN_PLACE, MOST_COMPARED // (len(design.leads) + sum(map(bool, design.radii)) + self.bands))
+
+    def neighbour_limit(self, design: Tables, probes: int) -> int:
+        """How many pages of each place one bit away are found at least, in a table with so many probes; 0: all."""
+        if self.given_limit is not None:
+            return self.given_limit
+        return max(LEAST_IN_PLACE, self.place_limit(design) // max(1, probes - 1))
 
     @property
     def place_bits(self) -> int:

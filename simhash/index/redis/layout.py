@@ -371,7 +371,8 @@ class Layout:
             "prefixes": [table.prefix for table in self._tables],
             "radii": [table.radius for table in self._tables],
             "probes": relation.probes,
-            "limits": relation.place_limits,
+            "limit": relation.place_limit,
+            "neighbours": relation.neighbour_limits,
             "places": f">{self.places.struct}{bands}",
         }
 

@@ -173,7 +173,7 @@ local function record_of(number) return call('HGET', place_of_record(number)) en
 local function digests_key(digest) return layout.digests .. bucket_of(to_bits(sub(digest, 2, 5))) end
 
 -- Crowds ---------------------------------------------------------------------------------------------------------
--- A place (a prefix of a table, the leading bits of a band key) in which layout.limits records stand takes no more: so the
+-- A place (a prefix of a table, the leading bits of a band key) in which layout.limit records stand takes no more: so the
 -- oldest ones are compared, and a page costs no more however many there are. A record that does not stand everywhere is
 -- found by its exact copies all the same, by this field in the hash of digests: 'c', fingerprint, digest (8).
 
@@ -255,13 +255,13 @@ local function store(places, body, standing)
   for i = 1, TABLE_COUNT do
     local key, field = table_place(places, i)
     local rest, place = places[RESTS + i], standing[i]
-    if place ~= '' and count_of(place, #rest) >= layout.limits[i] then crowded = true
+    if place ~= '' and count_of(place, #rest) >= layout.limit then crowded = true
     else call('HSET', key, field, place .. rest .. number) end
   end
   for i = 1, #layout.bands do
     local key, field = band_place(places, i)
     local place = standing[TABLE_COUNT + i]
-    if place ~= '' and count_of(place, 0) >= layout.limits[TABLE_COUNT + i] then crowded = true
+    if place ~= '' and count_of(place, 0) >= layout.limit then crowded = true
     elseif key then call('HSET', key, field, place .. number) end
   end
   if crowded then
@@ -417,10 +417,10 @@ local function head(count) return pack('>I4', count + (met_crowd and FULL or 0))
 -- What stands in a place.
 local function met(key, field) return call('HGET', key, field) or '' end
 
--- So many stood in a place of a table (1 ..) or band (behind the tables).
-local function meet(count, number)
+-- A page was compared with so many of a place, and more stand there, or it takes no more.
+local function meet(count, more)
   candidates = candidates + count
-  if count >= layout.limits[number] then met_crowd = true end
+  if more or count >= layout.limit then met_crowd = true end
 end
 
 local function shares_band(record, body)
@@ -463,12 +463,12 @@ local function consider(number, page_distance, page)
   consider_record(number, record, page_distance, page)
 end
 
--- Compare with what stands in a place of table i. `flipped`: 1 where the place's prefix differs from the page's own in one
--- bit.
-local function compare(i, place, page, flipped)
+-- Compare with `most` of what stands in a place of table i. `flipped`: 1 where the place's prefix differs from the page's
+-- own in one bit.
+local function compare(i, place, page, flipped, most)
   local own = page.places[RESTS + i]
   local at, size, count, number = 1, #own, 0, nil
-  while at <= #place do
+  while at <= #place and count < most do
     local d = flipped + distance(own, place, layout.reach, at - 1)
     if d <= layout.reach then
       number, at = number_at(place, at + size)
@@ -478,37 +478,44 @@ local function compare(i, place, page, flipped)
     end
     count = count + 1
   end
-  meet(count, i)
+  meet(count, at <= #place)
 end
 
--- Prefixes that differ from the page's own in one bit: of the bucket's bits, then of the field's.
-local function probe_flipped(i, key, field, page)
-  local digits = layout.bucket_digits
+-- What stands in the places whose prefixes differ from the page's own in one bit: of the bucket's bits, then of the field's.
+local function neighbours(i, key, field)
+  local digits, found = layout.bucket_digits, {}
   local start, bucket = sub(key, 1, -digits - 1), tonumber(sub(key, -digits), 16)
   for nth = 1, layout.bucket_bits do
     local other = string.format(layout.bucket_format, bxor(bucket, 2 ^ (layout.bucket_bits - nth)) % 2 ^ 32)
-    local place = call('HGET', start .. other, field)
-    if place then compare(i, place, page, 1) end
+    found[#found + 1] = call('HGET', start .. other, field) or nil
   end
   local own, others = tonumber(field), {}
   for nth = layout.bucket_bits + 1, layout.prefixes[i] do
     local value = 2 ^ (layout.prefixes[i] - nth)
     others[#others + 1] = text_of[math.floor(own / value) % 2 == 0 and own + value or own - value]
   end
-  if #others == 0 then return end
-  for _, place in ipairs(call('HMGET', key, unpack(others))) do
-    if place then compare(i, place, page, 1) end
+  for _, place in ipairs(#others > 0 and call('HMGET', key, unpack(others)) or {}) do
+    found[#found + 1] = place or nil
   end
+  return found
 end
 
-local function compare_band(i, place, page)
+-- Of places that together hold more than one takes, the oldest of each count.
+local function probe_flipped(i, key, field, page)
+  local found, rest, together = neighbours(i, key, field), #page.places[RESTS + i], 0
+  for _, place in ipairs(found) do together = together + count_of(place, rest) end
+  local most = together > layout.limit and layout.neighbours[i] or layout.limit
+  for _, place in ipairs(found) do compare(i, place, page, 1, most) end
+end
+
+local function compare_band(place, page)
   local at, count, number = 1, 0, nil
   while at <= #place do
     number, at = number_at(place, at)
     consider(number, nil, page)
     count = count + 1
   end
-  meet(count, TABLE_COUNT + i)
+  meet(count, false)
 end
 
 -- An exact copy that does not stand everywhere.
@@ -523,7 +530,7 @@ local function probe(page)
   for i = 1, TABLE_COUNT do
     local key, field = table_place(places, i)
     standing[i] = met(key, field)
-    if standing[i] ~= '' then compare(i, standing[i], page, 0) end
+    if standing[i] ~= '' then compare(i, standing[i], page, 0, layout.limit) end
     if own_seq then return end
     if layout.radii[i] > 0 then probe_flipped(i, key, field, page) end
   end
@@ -531,7 +538,7 @@ local function probe(page)
     local key, field = band_place(places, i)
     local place = key and met(key, field) or ''
     standing[TABLE_COUNT + i] = place
-    if place ~= '' then compare_band(i, place, page) end
+    if place ~= '' then compare_band(place, page) end
   end
   if crowded_records > 0 then look_in_crowd(page) end
 end
