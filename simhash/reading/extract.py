@@ -1,8 +1,8 @@
 """HTML to what a page is compared by: its main content, without navigation and boilerplate, and its title.
 
-Each way to do that is a function from HTML in UTF-8 to `Extracted` in `EXTRACTORS`; a profile names one. Resiliparse's
-main content is the default's: of one article in two frames it finds as many pairs as trafilatura, in a sixteenth of
-the time (docs/quality.md; `python -m benchmarks.extraction`).
+Each way to do that is a function from HTML in UTF-8 to `Extracted` in `EXTRACTORS`; a profile names one. The default's
+is `main-text`: nearest to what people marked on pages of all kinds, and the fastest (docs/quality.md; `python -m
+benchmarks.extraction`).
 
 Parsers are given only what `check_markup` let pass, and only their text leaves this module: no NUL, no lone surrogate.
 """
@@ -101,12 +101,12 @@ def require_extractor(name: str) -> None:
         _library(name)
 
 
-def extract_text(html: str | bytes, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
+def extract_text(html: str | bytes, extractor: str = "main-text", limits: MarkupLimits = DEFAULT_LIMITS) -> str:
     """The text alone of what `extract` finds."""
     return extract(html, extractor, limits).text
 
 
-def extract(html: str | bytes, extractor: str = "resiliparse-main", limits: MarkupLimits = DEFAULT_LIMITS) -> Extracted:
+def extract(html: str | bytes, extractor: str = "main-text", limits: MarkupLimits = DEFAULT_LIMITS) -> Extracted:
     """Text and title of a page, encodable in UTF-8 and without NUL.
 
     Args:

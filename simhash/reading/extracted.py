@@ -1,4 +1,4 @@
-"""What an extractor finds in a page."""
+"""What an extractor finds in a page, and by which version of it."""
 
 from typing import NamedTuple
 
@@ -19,3 +19,12 @@ class Extracted(NamedTuple):
     language: str = ""
     canonical: str = ""
     robots: str = ""
+
+
+_VERSIONS = {"main-text": 2}
+"""Of the extractors that are this project's own. Whatever changes a text of theirs makes a new version."""
+
+
+def versioned(extractor: str) -> str:
+    """An extractor as a recipe names it: with its version, where it has one."""
+    return f"{extractor}/{_VERSIONS[extractor]}" if extractor in _VERSIONS else extractor

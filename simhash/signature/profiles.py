@@ -37,6 +37,7 @@ from simhash.features.schemes import (
 )
 from simhash.features.segment import pieces
 from simhash.features.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
+from simhash.reading.extracted import versioned
 from simhash.signature.counting import GramMinima, GramSet, HashCounts, TextDigest
 from simhash.signature.fingerprint import Weighing, bit_sums, fingerprint, from_sums, simhash
 from simhash.signature.minhash import MinHashSketch
@@ -245,10 +246,10 @@ class Profile:
     def recipe(self) -> dict[str, object]:
         """Everything that decides a signature, for JSON; equal recipes are the same profile."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        values = {name: _plain(value) for name, value in values.items() if _LATER.get(name) != value}
         unicode = unicodedata.unidata_version
-        values = {name: value for name, value in values.items() if _LATER.get(name) != value}
         named = {} if unicode == UNNAMED_UNICODE else {"unicode": unicode}
-        return {name: _plain(value) for name, value in values.items()} | {"hash": self._hash.name} | named
+        return values | {"extractor": versioned(self.extractor), "hash": self._hash.name} | named
 
     @cached_property
     def _kernel_recipe(self) -> native.Recipe | None:
@@ -407,6 +408,7 @@ DEFAULT = Profile(
     version=2,
     features=TokenPairs(),
     weights=Weights("count", cap=8),
+    extractor="main-text",
     normalisation="folded",
     reach=14,
     verifier=MinHashSketch(n=5, bins=256, bands=6, rows=4),
@@ -441,6 +443,7 @@ LEAN = replace(
 DEFAULT_1 = replace(
     DEFAULT,
     version=1,
+    extractor="resiliparse-main",
     reach=12,
     normalisation=CASEFOLDED,
     verifier=MinHashSketch(n=5, bins=128, bands=3, rows=4),

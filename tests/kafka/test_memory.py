@@ -43,13 +43,11 @@ LONG_PAGES = {
     "Han in UTF-8": lambda: {"html": f"<p>{han(LONGEST // 3 - 9)}"},
     "Han in UTF-16": lambda: in_bytes(f"<p>{han(LONGEST // 2 - 9)}".encode("utf-16")),
     "broken windows-1252": lambda: in_bytes(("<p>" + "très à la façon " * (LONGEST // 17)).encode("windows-1252")),
-    "as many paragraphs as are let in": lambda: {"html": "<p>x" * 235_000},
-}
-REFUSED_PAGES = {
-    "memory = 140000000: ": lambda: {"html": '<div class="a">x</div>\n' * 430_000},
-    "elements = 500000: ": lambda: {"html": "<p>" * 3_000_000},
-    # 20 kB; the parser would open the link again in each paragraph, with all its attributes.
-    "page_memory = 167,772,160 bytes": lambda: {
+    "paragraphs of one letter": lambda: {"html": "<p>x" * 2_600_000},
+    "paragraphs of nothing": lambda: {"html": "<p>" * 3_000_000},
+    "elements with attributes": lambda: {"html": '<div class="a">x</div>\n' * 430_000},
+    # 20 kB; a parser would open the link again in each paragraph, with all its attributes.
+    "a link that is never closed": lambda: {
         "html": "<p><a " + " ".join(f"a{number}" for number in range(3_000)) + "></p>" + "<p>x" * 900
     },
 }
@@ -92,7 +90,7 @@ def stream(kafka_server, redis_server, name):
 def test_a_worker_stays_below_250_mb_whatever_comes(stream):
     pages = read_pages()[:60]
     records = list(page_values(pages, len(pages)))
-    for number, make in enumerate([*LONG_PAGES.values(), *REFUSED_PAGES.values()]):
+    for number, make in enumerate(LONG_PAGES.values()):
         url = f"http://long.example/{number}"
         records.append((url.encode(), json.dumps({"url": url} | make(), ensure_ascii=False).encode()))
     stream.send(records)
@@ -104,7 +102,4 @@ def test_a_worker_stays_below_250_mb_whatever_comes(stream):
         # A consumer at rest has 85 MiB, and kafka-python keeps a buffer of twice the largest request for ever.
         until(lambda: largest(worker.process.pid, "VmRSS") < 0.6 * MOST_RESIDENT, "memory is given back", 20)
         assert worker.stop()[0] == 0
-    assert len(stream.verdicts()) == len(pages) + len(LONG_PAGES)
-    letters = [dict(letter.headers) for letter in stream.committed(stream.dead_letter_topic)]
-    messages = [letter["__connect.errors.exception.message"].decode() for letter in letters]
-    assert [message for message, begin in zip(messages, REFUSED_PAGES, strict=True) if begin not in message] == []
+    assert len(stream.verdicts()) == len(records)

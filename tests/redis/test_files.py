@@ -34,7 +34,7 @@ from worker.records.verdict import Match, SourceFields, Verdict
 
 LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
-REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
+REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","text":"a' + b"\\u0301" * 600 + b'"}']
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -89,7 +89,7 @@ def test_every_record_has_a_verdict_or_a_rejection_in_input_order(bench, places,
     assert offsets == [*range(100), *range(103, 303)]
     rejected = lines(places.rejected)
     assert [r["record"] for r in rejected] == [100, 101, 102]
-    assert [r["stage"] for r in rejected] == ["decode", "decode", "extract"]
+    assert [r["stage"] for r in rejected] == ["decode", "decode", "fingerprint"]
     assert base64.b64decode(rejected[0]["value_base64"]) == b"junk\n"
     assert (summary.pages, summary.rejected, summary.complete) == (300, 3, True)
     figures = json.loads(places.summary.read_bytes())

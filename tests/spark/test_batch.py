@@ -31,7 +31,7 @@ from worker.index.stores import configured_profile
 from worker.settings import load
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
-REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","html":"' + b"<div>" * 3000 + b'"}']
+REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","text":"a' + b"\\u0301" * 600 + b'"}']
 CORPORA = os.environ.get("TEST_CORPORA")
 
 

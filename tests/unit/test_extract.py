@@ -65,8 +65,8 @@ def test_paragraphs_fall_back_to_the_whole_body() -> None:
 @pytest.mark.parametrize(
     "html", [PAGE, "", "<p>x", "<nav>menu</nav><p>y</p>", PAGE.replace("article", "div"), "no markup"]
 )
-def test_the_default_is_the_rule_of_the_ground_truth(html: str) -> None:
-    assert extract_text(html) == as_the_ground_truth_does(html)
+def test_resiliparse_main_is_the_rule_of_the_ground_truth(html: str) -> None:
+    assert extract_text(html, "resiliparse-main") == as_the_ground_truth_does(html)
 
 
 def test_none_gives_the_input() -> None:
@@ -94,16 +94,17 @@ def test_a_lone_surrogate_is_refused_saying_where(name: str) -> None:
 
 def test_markup_beyond_a_limit_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(PageError, match="markup limit depth = 2000"):
-        extract_text("<div>" * 100_000)
+        extract_text("<div>" * 100_000, "resiliparse-main")
 
 
-def test_text_that_is_no_markup_has_no_markup_limits() -> None:
+def test_what_builds_no_tree_has_no_markup_limits() -> None:
     assert extract_text("<div>" * 3_000, "none") == "<div>" * 3_000
+    assert extract_text("<div>" * 100_000 + "text") == "text"
 
 
 def test_limits_reach_the_check() -> None:
     with pytest.raises(PageError, match="depth = 1"):
-        extract_text("<div><div>", limits=MarkupLimits(depth=1))
+        extract_text("<div><div>", "resiliparse-main", MarkupLimits(depth=1))
 
 
 def test_an_unknown_extractor_is_refused_naming_those_there_are() -> None:

@@ -9,7 +9,7 @@ import pytest
 from simhash.index.interface import Duplicate, IndexSpec, Partition, Record, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
-from simhash.signature.profiles import DEFAULT, profile
+from simhash.signature.profiles import DEFAULT, DEFAULT_1, profile
 from worker.judging.judge import Prepared, Recipe, Rejected, entry_of, judge, match_of, prepare
 from worker.records.hints import NO_HINTS
 from worker.records.page import Limits
@@ -113,19 +113,26 @@ def test_a_charset_that_lies_does_not_change_the_text(index):
     assert read.match.url == honest.url
 
 
+NESTED = "<div>" * 100_000
+ATTRIBUTES = "<p " + " ".join(f"a{n}=1" for n in range(100_000)) + ">"
+
+
 @pytest.mark.parametrize(
     ("html", "message"),
-    [
-        ("<div>" * 100_000, "markup limit depth = 2000"),
-        ("<p " + " ".join(f"a{n}=1" for n in range(100_000)) + ">", "markup limit attribute_pairs"),
-    ],
+    [(NESTED, "markup limit depth = 2000"), (ATTRIBUTES, "markup limit attribute_pairs")],
     ids=["nested elements", "attributes"],
 )
 def test_markup_that_no_parser_gets_through_is_refused_by_counting(html, message):
-    found = prepared(1, html=html)
+    found = prepared(1, RECIPE._replace(profile=DEFAULT_1), html=html)
     assert isinstance(found, Rejected)
     assert (found.stage, found.error, found.by_chance) == ("extract", "PageError", False)
     assert message in found.message
+
+
+@pytest.mark.parametrize("html", [NESTED, ATTRIBUTES], ids=["nested elements", "attributes"])
+def test_the_default_reads_what_no_parser_gets_through(html):
+    sentence = f"<p>{' '.join(WORDS)}</p>"
+    assert prepared(1, html=html + sentence).signature.digest == prepared(2, html=sentence).signature.digest
 
 
 def test_binary_as_html_is_refused():

@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections import Counter
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -340,7 +341,7 @@ def test_html_goes_through_the_profiles_extractor(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(simhash.reading.extract, "extract", extract)
     signature = DEFAULT.signature_of_html("<p>text", b"raw")
-    assert signature == DEFAULT.signature("resiliparse-main <p>text", b"raw", "a title")
+    assert signature == DEFAULT.signature("main-text <p>text", b"raw", "a title")
 
 
 def test_a_bag_is_fingerprinted_with_the_profiles_hash_and_width() -> None:
@@ -477,6 +478,12 @@ def test_the_tables_of_unicode_are_part_of_a_recipe_but_for_those_that_made_all_
     assert "unicode" not in before
     monkeypatch.setattr("simhash.signature.profiles.unicodedata.unidata_version", "16.0.0")
     assert DEFAULT.recipe() == before | {"unicode": "16.0.0"}
+
+
+def test_a_recipe_names_the_version_of_an_extractor_that_is_learned() -> None:
+    learned = json.loads(files("simhash.reading").joinpath("main_text.json").read_text(encoding="utf-8"))
+    assert DEFAULT.recipe()["extractor"] == f"main-text/{learned['version']}"
+    assert DEFAULT_1.recipe()["extractor"] == "resiliparse-main"
 
 
 def test_an_index_of_the_first_default_still_finds_its_recipe_and_its_signatures() -> None:
