@@ -136,6 +136,63 @@ def test_the_sample_passes_with_its_input_and_its_dead_letters(say, tmp_path):
     assert "3 x answer to no record" in told
 
 
+@pytest.fixture(scope="module")
+def crawled_again():
+    """Pages of 20 URLs, each fetched four times, with a word or all words changed, or none; some are short."""
+    random, lines_ = Random(5), []
+    texts = {}
+    for visit in range(4):
+        for number in range(20):
+            words = texts.setdefault(number, [f"w{random.randrange(9999)}" for _ in range(3 if number < 4 else 120)])
+            if visit:
+                words[random.randrange(len(words))] = f"x{visit}{number}"
+            if visit == 2 and number % 2:
+                words[:] = [f"y{random.randrange(9999)}" for _ in words]
+            page = {"url": f"http://again.example/{number}", "text": " ".join(words)}
+            if number % 3:
+                page["fetched_at"] = f"2026-11-2{visit}T10:00:{number:02}+01:00"
+            lines_.append(page)
+            if number % 5 == 0:
+                lines_.append(page)
+    return b"".join(json.dumps(page).encode() + b"\n" for page in lines_)
+
+
+@pytest.fixture
+def versions(say, crawled_again, tmp_path):
+    """The verdicts on them, with what changed."""
+    pages_file, out = tmp_path / "again.jsonl", tmp_path / "again.verdicts.jsonl"
+    pages_file.write_bytes(crawled_again)
+    assert say("file", pages_file, "--out", out, "--previous", "true", "-q")[0] == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_what_is_said_of_last_versions_passes(verify, versions):
+    said = [v["previous"] for v in versions if v["previous"]]
+    assert len(said) > 60
+    assert {v["distance"] for v in said} >= {0, None}
+    assert verify(versions, rule=None)[0] == {}
+
+
+@pytest.mark.parametrize("field", ["fetched_at", "distance", "similarity"])
+def test_a_last_version_that_no_page_was_is_found(verify, versions, field):
+    near = [v for v in versions if v["previous"] and v["previous"]["distance"] and v["previous"]["fetched_at"]]
+    for verdict in near[:3]:
+        old = verdict["previous"][field]
+        verdict["previous"][field] = {
+            "fetched_at": "2026-11-19T00:00:00Z",
+            "distance": (old or 0) + 1 if field == "distance" else None,
+            "similarity": 0.111,
+        }[field]
+    assert verify(versions, rule=None)[0] == {"wrong previous": 3}
+
+
+def test_a_new_url_has_no_last_version_nor_is_a_later_page_one(verify, versions):
+    first = next(v for v in versions if v["url"] == "http://again.example/7")
+    later = [v for v in versions if v["url"] == "http://again.example/7"][1]
+    first["previous"] = {"fetched_at": later["previous"]["fetched_at"], "distance": 0, "similarity": 1.0}
+    assert verify(versions, rule=None)[0] == {"wrong previous": 1}
+
+
 def test_verdicts_without_any_page_pass(verify):
     assert verify(b"")[0] == {}
 

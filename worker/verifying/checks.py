@@ -17,6 +17,7 @@ from worker.verifying.forgetting import Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
 from worker.verifying.matches import Pages, check_matches
 from worker.verifying.missed import check_missed
+from worker.verifying.previous import check_previous
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
 
@@ -85,6 +86,7 @@ class Check:
         self._check_profiles(verdicts)
         before, pages = numbers_before(verdicts), Pages.of(verdicts, rule)
         check_matches(pages, before, self.findings)
+        check_previous(pages, self.findings)
         check_missed(pages, forgetting, before, self.findings, self.tell)
         if self.export is not None:
             held = held_in(self.export, self.tell)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.verifying.told import Record, Stored, Told, is_wrong_of_canonical
+from worker.verifying.told import Record, Stored, Told, is_wrong_of_canonical, seconds_of
 
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
@@ -72,6 +72,8 @@ class Verdicts:
         features: how many a page has; match_features: those of its match, as a duplicate says.
         similarity, containment: in thousandths; better: 0 or 1. As match_features, UNTOLD where a verdict says nothing.
         miscalled: whether it is wrong of its match being its canonical URL.
+        fetched: in seconds since 1970, 0: nobody knows.
+        previous_fetched, previous_distance, previous_similarity: of its URL's last version; UNTOLD: nothing is said.
         written_ms: when the verdict was written; 0: nobody knows.
         profiles: names of all profiles, the first the first that was met; profile: an index into it.
     """
@@ -100,6 +102,10 @@ class Verdicts:
     containment: Numbers
     better: Numbers
     miscalled: Flags
+    fetched: Numbers
+    previous_fetched: Numbers
+    previous_distance: Numbers
+    previous_similarity: Numbers
     written_ms: Numbers
     profile: Numbers
     profiles: Sequence[str]
@@ -198,7 +204,7 @@ class VerdictColumns:
 
     def add(self, told: Told, place: int, written_ms: int) -> None:
         """One more; ValueError: it cannot stand beside those before."""
-        match, source = told.match, told.source
+        match, source, previous = told.match, told.source, told.previous
         row = (
             place,
             self._spots.number(source.topic, source.partition, source.offset),
@@ -219,6 +225,10 @@ class VerdictColumns:
             _thousandths(match.containment if match else None),
             UNTOLD if told.better is None else told.better,
             is_wrong_of_canonical(told),
+            seconds_of(told.fetched_at),
+            UNTOLD if previous is None else seconds_of(previous.fetched_at),
+            UNTOLD if previous is None or previous.distance is None else previous.distance,
+            _thousandths(previous.similarity if previous else None),
             written_ms,
             self._profiles.setdefault(told.profile, len(self._profiles)),
         )
@@ -228,7 +238,7 @@ class VerdictColumns:
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(21, 3)
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(25, 3)
         column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
         return Verdicts(
             spots=self._spots,
@@ -255,8 +265,12 @@ class VerdictColumns:
             containment=column[16],
             better=column[17],
             miscalled=column[18].astype(np.bool_),
-            written_ms=column[19],
-            profile=column[20],
+            fetched=column[19],
+            previous_fetched=column[20],
+            previous_distance=column[21],
+            previous_similarity=column[22],
+            written_ms=column[23],
+            profile=column[24],
             profiles=list(self._profiles),
             fingerprint_bits=4 * self._chunks.fingerprint_digits,
             verifier_bits=4 * self._chunks.verifier_digits,

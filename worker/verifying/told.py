@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -32,6 +33,14 @@ class Match(msgspec.Struct):
     is_canonical: bool | None = None
 
 
+class Previous(msgspec.Struct):
+    """What a verdict says of the last version of its URL."""
+
+    fetched_at: str | None
+    distance: int | None
+    similarity: float | None
+
+
 class Source(msgspec.Struct):
     """The record that was judged."""
 
@@ -58,6 +67,17 @@ class Told(msgspec.Struct):
     features: int = 0
     better: bool | None = None
     canonical: str | None = None
+    previous: Previous | None = None
+
+
+def seconds_of(moment: str | None) -> int:
+    """Of a time as ISO 8601 has it, since 1970, in UTC where it names no other zone; 0: it is none that is kept."""
+    try:
+        found = datetime.fromisoformat(moment or "")
+        seconds = int((found.replace(tzinfo=UTC) if found.tzinfo is None else found).timestamp())
+    except (ValueError, OverflowError):
+        return 0
+    return seconds if 0 <= seconds < 1 << 32 else 0
 
 
 def is_wrong_of_canonical(told: Told) -> bool:
@@ -149,12 +169,15 @@ def verdict(data: bytes) -> Told:
     told = _told.decode(data)
     if (told.verdict == "unique") != (told.match is None) or (told.match is None) != (told.seq is not None):
         raise ValueError("a unique page has a number and no match, a duplicate a match and no number")
-    match = told.match
+    match, previous = told.match, told.previous
     of_match = (match.seq, match.distance, match.features or 0) if match else ()
-    numbers = (told.seq or 0, told.source.offset, told.features, *of_match)
+    of_previous = (previous.distance or 0,) if previous else ()
+    numbers = (told.seq or 0, told.source.offset, told.features, *of_match, *of_previous)
     if min(numbers) < 0 or max(numbers) >= MOST_NUMBER:
         raise ValueError(f"a number, distance or offset that cannot be: {max(numbers, key=abs)}")
-    if match and not all(0 <= share <= 1 for share in (match.similarity, match.containment) if share is not None):
+    shares = [match.similarity, match.containment] if match else []
+    shares += [previous.similarity] if previous else []
+    if not all(0 <= share <= 1 for share in shares if share is not None):
         raise ValueError("a similarity or containment is not between 0 and 1")
     if not all(_HEX.fullmatch(text) for text in (told.fingerprint, told.verifier) if text is not None):
         raise ValueError("fingerprint or verifier is not hexadecimal")
