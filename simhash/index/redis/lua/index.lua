@@ -590,7 +590,7 @@ end
 local function judge_decided(page)
   if page.kind == 'f' then
     open_places(page)
-    compare(1, met(table_place(page.places, 1)), page, 0)
+    compare(1, met(table_place(page.places, 1)), page, 0, layout.limit)
     if crowded_records > 0 then look_in_crowd(page) end
   else
     local _, _, number = digest_of(page.argument, page.at, page.body)
