@@ -13,6 +13,8 @@ const LEVELS: usize = 4;
 const CENTRES: [i64; 3] = [8, 12, 15];
 const FAR: i64 = 1000;
 const BITS: usize = 44;
+/// Of both tables.
+const FEATURES: usize = 180;
 const H1: u64 = 1;
 const HEADINGS: u64 = 3;
 const PARAGRAPH: u64 = 4;
@@ -21,7 +23,6 @@ const SECOND_NEIGHBOURS: [i64; 8] = [-4, -3, -2, -1, 1, 2, 3, 4];
 const SECOND_WINDOWS: [usize; 3] = [3, 8, 20];
 const MOST_SCORE: i64 = 255;
 const NONE_SCORE: i64 = -300;
-const PUNCTUATION: &str = ".,;:!?、。，！？：；،؟؛।";
 
 /// Rows of numbers, one for each feature, a number for each block.
 pub struct Table {
@@ -71,9 +72,8 @@ pub struct Page<'a> {
 impl<'a> Page<'a> {
     pub fn new(blocks: &'a Blocks) -> Self {
         let n = blocks.texts.len();
-        let points = |text: &str| text.chars().filter(|&c| is_punctuation(c)).count() as i64;
         let punctuation: Vec<i64> =
-            blocks.texts.iter().map(|text| points(&blocks.text[text.clone()])).collect();
+            blocks.texts.iter().map(|text| points_of(&blocks.text[text.clone()])).collect();
         let good = |at: usize| {
             let (size, linked) = (blocks.sizes[at], blocks.linked[at]);
             let is_good = 3 * linked < size && size >= LEAST_GOOD_SIZE && punctuation[at] > 0;
@@ -119,7 +119,7 @@ impl<'a> Page<'a> {
 
     /// The table that decides first. `endings`: what a block's last character says.
     pub fn table(&self, endings: &HashMap<char, i32, RandomState>) -> Table {
-        let mut table = Table { blocks: self.n, cells: Vec::with_capacity(self.n * 150) };
+        let mut table = Table { blocks: self.n, cells: Vec::with_capacity(self.n * FEATURES) };
         self.of_block(&mut table, endings);
         self.of_place(&mut table);
         self.of_marks(&mut table);
@@ -387,11 +387,20 @@ fn window_sum(sums: &[i64], (low, high): (usize, usize)) -> i64 {
     sums[high] - sums[low]
 }
 
-fn is_punctuation(c: char) -> bool {
-    match c {
-        '.' | ',' | ';' | ':' | '!' | '?' => true,
-        c if c.is_ascii() => false,
-        c => PUNCTUATION.contains(c),
+/// How many marks of punctuation a text has, by their bytes in UTF-8: `.,;:!?、。，！？：；،؟؛।`.
+fn points_of(text: &str) -> i64 {
+    let bytes = text.as_bytes();
+    (0..bytes.len()).filter(|&at| begins_with_a_point(&bytes[at..])).count() as i64
+}
+
+fn begins_with_a_point(bytes: &[u8]) -> bool {
+    match bytes {
+        [b'.' | b',' | b';' | b':' | b'!' | b'?', ..] => true,
+        [0xE3, 0x80, last, ..] => matches!(last, 0x81 | 0x82),
+        [0xEF, 0xBC, last, ..] => matches!(last, 0x8C | 0x81 | 0x9F | 0x9A | 0x9B),
+        [0xD8, last, ..] => matches!(last, 0x8C | 0x9F | 0x9B),
+        [0xE0, 0xA5, 0xA4, ..] => true,
+        _ => false,
     }
 }
 
@@ -428,4 +437,17 @@ fn elements(blocks: &Blocks) -> (Vec<u32>, Vec<u64>, Vec<u64>) {
         around[element] |= around[above];
     }
     (up, wrapped, around)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::points_of;
+
+    #[test]
+    fn a_mark_of_punctuation_is_known_by_its_bytes() {
+        const PUNCTUATION: &str = ".,;:!?、。，！？：；،؟؛।";
+        assert_eq!(points_of(PUNCTUATION), PUNCTUATION.chars().count() as i64);
+        let others: String = (1..0x1_0000).filter_map(char::from_u32).filter(|&c| !PUNCTUATION.contains(c)).collect();
+        assert_eq!(points_of(&others), 0);
+    }
 }

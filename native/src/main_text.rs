@@ -21,17 +21,34 @@ impl Look {
         let mut sums = vec![self.bias; blocks];
         let mut leaf = vec![0u32; blocks];
         for (questions, leaves) in &self.trees {
-            leaf.fill(0);
-            for (level, &(feature, most)) in questions.iter().enumerate() {
-                for (leaf, &number) in leaf.iter_mut().zip(table.row(feature)) {
-                    *leaf |= u32::from(number > most) << level;
-                }
-            }
+            answer(table, questions, &mut leaf);
             for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
                 *sum += leaves[leaf as usize];
             }
         }
         sums.iter().map(|sum| sum >> 4).collect()
+    }
+}
+
+/// Of each block the leaf that its answers spell, the first question's answer lowest.
+fn answer(table: &Table, questions: &[(usize, i32)], leaf: &mut [u32]) {
+    let row = |at: usize| (&table.row(questions[at].0)[..leaf.len()], questions[at].1);
+    if questions.len() == 5 {
+        let ((a, p), (b, q), (c, r), (d, s), (e, t)) = (row(0), row(1), row(2), row(3), row(4));
+        for at in 0..leaf.len() {
+            leaf[at] = u32::from(a[at] > p)
+                | u32::from(b[at] > q) << 1
+                | u32::from(c[at] > r) << 2
+                | u32::from(d[at] > s) << 3
+                | u32::from(e[at] > t) << 4;
+        }
+        return;
+    }
+    leaf.fill(0);
+    for (level, &(feature, most)) in questions.iter().enumerate() {
+        for (leaf, &number) in leaf.iter_mut().zip(table.row(feature)) {
+            *leaf |= u32::from(number > most) << level;
+        }
     }
 }
 

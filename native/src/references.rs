@@ -16,6 +16,20 @@ fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
+/// Whether no white space begins with this byte. What does beyond ASCII begins with C2, E1, E2, or is E3 80 80.
+fn is_plain(bytes: &[u8], at: usize) -> bool {
+    match bytes[at] {
+        0..=b' ' | 0xC2 | 0xE1 | 0xE2 => false,
+        0xE3 => !bytes[at..].starts_with(&[0xE3, 0x80, 0x80]),
+        _ => true,
+    }
+}
+
+/// Whether a space stands there between two plain characters of one stretch, which begins at `from`.
+fn is_single_space(bytes: &[u8], from: usize, at: usize) -> bool {
+    bytes[at] == b' ' && at > from && at + 1 < bytes.len() && is_plain(bytes, at + 1)
+}
+
 impl References {
     pub fn new(names: Vec<(String, String)>, longest_bare: usize, windows_1252: &str) -> Self {
         Self {
@@ -40,23 +54,21 @@ impl References {
         let start = into.len();
         let mut at = 0;
         while at < bytes.len() {
-            // A stretch of printable ASCII and single spaces goes over whole; the rest by characters.
+            // A stretch of plain characters and single spaces goes over whole; the rest by characters.
             let from = at;
-            while at < bytes.len() && bytes[at] > b' ' && bytes[at] < 0x80 {
+            while at < bytes.len() && (is_plain(bytes, at) || is_single_space(bytes, from, at)) {
                 at += 1;
             }
             into.push_str(&text[from..at]);
             if at == bytes.len() {
                 break;
             }
-            if bytes[at] <= b' ' || bytes[at] >= 0x80 {
-                let c = text[at..].chars().next().unwrap_or(' ');
-                at += c.len_utf8();
-                if !is_space(c) {
-                    into.push(c);
-                } else if into.len() > start && !into.ends_with(' ') {
-                    into.push(' ');
-                }
+            let c = text[at..].chars().next().unwrap_or(' ');
+            at += c.len_utf8();
+            if !is_space(c) {
+                into.push(c);
+            } else if into.len() > start && !into.ends_with(' ') {
+                into.push(' ');
             }
         }
         if into.len() > start && into.ends_with(' ') {
