@@ -30,10 +30,17 @@ def stream(kafka_server, redis_server, name):
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory):
-    """A broker of this file's own, to be stopped, killed and started again."""
+def own_broker(tmp_path_factory):
     with running_kafka(tmp_path_factory.mktemp("troubled")) as server:
         yield server
+
+
+@pytest.fixture
+def troubled(own_broker):
+    """A broker of this file's own, to be stopped, killed and started again; each test finds it running."""
+    yield own_broker
+    own_broker.start()
+    own_broker.resume()
 
 
 def stream_on(broker, redis, name, **settings):
