@@ -200,34 +200,48 @@ class _Parquet:
             # Without what other programs say there of all columns: it would be wrong of these.
             schema = pa.schema([*schema, *fields])
         self._output, self._schema = output, schema
-        self._rows: list[Any] = []
-        self._bytes = 0
+        self._batch: Any = None
+        self._chosen: list[int] = []
+        self._told: list[tuple[Any, ...]] = []
+        self._taken: list[Any] = []
+        self._rows = self._bytes = 0
         with writing(output.name):
             self._writer = pq.ParquetWriter(output.file, schema)
 
     def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
         if verdict.match and not self._said:
             return
-        row = record.whole.take([0])  # a copy: the row that was read keeps all rows read with it in memory
-        if self._said:
-            import pyarrow as pa
-
-            told = zip(_annotation(verdict, copies), self._said, strict=False)
-            said = [pa.array([value], kind) for value, kind in told]
-            row = pa.RecordBatch.from_arrays([*row.columns, *said], schema=self._schema)
-        self._rows.append(row)
-        self._bytes += row.nbytes
-        if len(self._rows) == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+        batch, place = record.whole
+        if batch is not self._batch:
+            self._take()
+            self._batch = batch
+        self._chosen.append(place)
+        self._told.append(_annotation(verdict, copies))
+        self._rows += 1
+        self._bytes += batch.slice(place, 1).nbytes
+        if self._rows == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
             self._flush()
+
+    def _take(self) -> None:
+        """Copy the chosen rows of a batch, all at once: the batch keeps all that was read with them in memory."""
+        import pyarrow as pa
+
+        if self._chosen:
+            taken = self._batch.take(pa.array(self._chosen))
+            said = [
+                pa.array(every, kind) for every, kind in zip(zip(*self._told, strict=True), self._said, strict=False)
+            ]
+            self._taken.append(pa.RecordBatch.from_arrays([*taken.columns, *said], schema=self._schema))
+        self._batch, self._chosen, self._told = None, [], []
 
     def _flush(self) -> None:
         import pyarrow as pa
 
-        if self._rows:
+        self._take()
+        if self._taken:
             with writing(self._output.name):
-                table = pa.Table.from_batches(self._rows, self._schema)
-                self._writer.write_table(table.combine_chunks())
-        self._rows, self._bytes = [], 0
+                self._writer.write_table(pa.Table.from_batches(self._taken, self._schema).combine_chunks())
+        self._taken, self._rows, self._bytes = [], 0, 0
 
     def finish(self) -> None:
         self._flush()

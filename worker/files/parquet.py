@@ -59,7 +59,7 @@ def pages_in_parquet(
     """The pages of these row groups (None: all), each with the number of its row in the file.
 
     Args:
-        keep: the records have their rows with them, all columns, as a RecordBatch of one row.
+        keep: the records have their rows with them: a RecordBatch of all columns, and the row's place in it.
     """
     with pq.ParquetFile(_source(path)) as file:
         topic = topic_of_footer(path)
@@ -69,7 +69,7 @@ def pages_in_parquet(
         for batch in file.iter_batches(PAGE_ROWS, list(groups), None if keep else wanted):
             for at, row in enumerate(_representable(batch.select(wanted)).to_pylist()):
                 record = _record_of_row(row, Source(topic, 0, position, None))
-                yield position, record._replace(whole=batch.slice(at, 1)) if keep else record
+                yield position, record._replace(whole=(batch, at)) if keep else record
                 position += 1
 
 
