@@ -191,6 +191,23 @@ def test_annotated_pages_are_all_pages_with_what_they_match(pool, tmp_path, name
     assert [(row["dup_of"], row["similarity"]) for row in rows] == told
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 8192])
+def test_rows_are_written_whole_and_in_their_order_however_many_at_once(pool, tmp_path, monkeypatch, at_once):
+    """Of two inputs, each read in several batches, so that a buffer ends within a batch and a batch within a buffer."""
+    monkeypatch.setattr("worker.files.pages_out.ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr("worker.files.parquet.PAGE_ROWS", 50)
+    places = Places(tmp_path / "verdicts", tmp_path / "unique.parquet", annotated=tmp_path / "annotated.parquet")
+    inputs = [parquet(tmp_path / "a.parquet", ROWS[:170]), parquet(tmp_path / "b.parquet", ROWS[170:], 33)]
+    run(bench_of(pool), places, *inputs)
+    told, rows = lines(places.verdicts), [row for each in inputs for row in pq.read_table(each).to_pylist()]
+    unique = [row for row, verdict in zip(rows, told, strict=True) if verdict["verdict"] == "unique"]
+    assert 0 < len(unique) < len(rows)
+    assert pq.read_table(places.unique).to_pylist() == unique
+    matches = [verdict["match"] or {"url": None, "similarity": None} for verdict in told]
+    expected = [row | {"dup_of": m["url"], "similarity": m["similarity"]} for row, m in zip(rows, matches, strict=True)]
+    assert pq.read_table(places.annotated).to_pylist() == expected
+
+
 def test_annotated_pages_are_not_annotated_again(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("url,text,similarity\n")
