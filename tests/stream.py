@@ -16,6 +16,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from deploy.local.processes import stands
 from simhash.index import Relation
 from simhash.relation.designs import automatic_design
 from simhash.signature.profiles import DEFAULT
@@ -266,7 +267,7 @@ class Worker:
 
     def stopped(self) -> bool:
         """Whether it stands still under SIGSTOP."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return stands(self.process.pid)
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Server(ABC):
         """
         pid = self._signal(signal.SIGSTOP)
         deadline = time.monotonic() + STOP_SECONDS
-        while not _stands(pid):
+        while not stands(pid):
             if time.monotonic() > deadline:
                 raise ServerError(f"{self.name} did not stand still within {STOP_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS / 10)
@@ -233,9 +233,9 @@ def _start_time(pid: int) -> int | None:
     return None if state in "ZX" else int(fields[18])
 
 
-def _stands(pid: int) -> bool:
-    """Whether every thread of the process is stopped, or gone."""
-    return all(_stat(thread)[0] in "TZX" for thread in Path(f"/proc/{pid}/task").iterdir())
+def stands(pid: int) -> bool:
+    """Whether every thread of a process that has not ended is stopped (SIGSTOP)."""
+    return all(_stat(thread)[0] in "TX" for thread in Path(f"/proc/{pid}/task").iterdir())
 
 
 def _stat(task: Path) -> list[str]:
