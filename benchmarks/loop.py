@@ -32,9 +32,9 @@ from benchmarks.samples import page_values, raw_records, read_pages, with_templa
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
 from worker.index.stores import configured_profile
+from worker.judging.fingerprinters import recipe
 from worker.judging.judge import prepare
 from worker.settings import PREFIX, Settings, load
-from worker.stream.consumer import recipe
 from worker.stream.kafka import ensure_topics
 from worker.stream.kafka.topics import plans
 

@@ -10,24 +10,31 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 from simhash.features.ignorable import replacements
 from simhash.features.schemes import Normalisation, normalise
 
 KNOWN = 0x40000
 """Characters from here on have no form in the table; pages have none."""
+_RUN = 128
+"""Neighbouring characters that are looked at together first: most of the 260,000 are their own form."""
 _SURROGATES = range(0xD800, 0xE000)
 _SECOND_JAMO = frozenset((*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)))
 
 
-def known_points() -> Iterator[int]:
-    """All code points below KNOWN but surrogates."""
-    return (i for i in range(KNOWN) if i not in _SURROGATES)
+def _runs() -> Iterator[str]:
+    """All characters below KNOWN but surrogates."""
+    return ("".join(map(chr, range(i, i + _RUN))) for i in range(0, KNOWN, _RUN) if i not in _SURROGATES)
 
 
 def changed(how: Normalisation) -> list[tuple[int, str]]:
-    """Each code point that becomes something else, alone, and what: "" for nothing."""
-    return [(i, form) for i in known_points() if (form := normalise(chr(i), how)) != chr(i)]
+    """Each code point that becomes something else, alone, and what: "" for nothing.
+
+    A text that stays as it is has no character that would not.
+    """
+    changing = (character for run in _runs() if normalise(run, how) != run for character in run)
+    return [(ord(i), form) for i in changing if (form := normalise(i, how)) != i]
 
 
 @cache
@@ -39,15 +46,13 @@ def contextual(how: Normalisation) -> tuple[int, ...]:
     15, section 9, on boundaries). What composes backward is the second of any two-character canonical decomposition
     (more than enough: some never compose again) or a vowel or final consonant of Hangul.
     """
-    backward = set(_SECOND_JAMO)
-    for code_point in known_points():
-        parts = unicodedata.decomposition(chr(code_point)).split()
+    runs = (run for run in _runs() if not unicodedata.is_normalized("NFKD", run))
+    begins = {character: unicodedata.normalize("NFKD", character)[0] for run in runs for character in run}
+    looking_back = {*filter(unicodedata.combining, chain.from_iterable(_runs())), *map(chr, _SECOND_JAMO)}
+    for character in begins:
+        parts = unicodedata.decomposition(character).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
-            backward.add(int(parts[1], 16))
+            looking_back.add(chr(int(parts[1], 16)))
     replaced = replacements() if how == "folded" else {}
-    candidates = (i for i in known_points() if chr(i) not in replaced)
-    return tuple(i for i in candidates if _looks_back(unicodedata.normalize("NFKD", chr(i))[0], backward))
-
-
-def _looks_back(first: str, backward: set[int]) -> bool:
-    return bool(unicodedata.combining(first)) or ord(first) in backward
+    candidates = (begins.keys() | looking_back) - replaced.keys()
+    return tuple(sorted(ord(i) for i in candidates if begins.get(i, i) in looking_back))

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -77,7 +78,7 @@ ARABIC_LETTERS = {
     "\u06d3": "\u06d2",
 }
 
-_PRESENTATION_FORMS = range(0xFB50, 0x1EF00)
+_PRESENTATION_FORMS = (range(0xFB50, 0xFF00), range(0x1EE00, 0x1EF00))
 """Here are all compatibility forms of Arabic, the mathematical letters among them."""
 
 
@@ -94,7 +95,7 @@ def replacements() -> dict[str, str]:
     """
     direct = dict.fromkeys(map(chr, points((*DEFAULT_IGNORABLE, *ARABIC_MARKS))), "") | ARABIC_LETTERS
     table = str.maketrans(direct)
-    forms = {chr(i): unicodedata.normalize("NFKC", chr(i)) for i in _PRESENTATION_FORMS if chr(i) not in direct}
+    forms = {chr(i): unicodedata.normalize("NFKC", chr(i)) for i in chain(*_PRESENTATION_FORMS) if chr(i) not in direct}
     return direct | {i: folded for i, form in forms.items() if (folded := form.translate(table)) != form}
 
 

@@ -20,10 +20,9 @@ from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.errors import BrokerError
 from worker.index.stores import connected_index
-from worker.judging.fingerprinters import Pending, _Part
+from worker.judging.fingerprinters import Pending, _Part, recipe
 from worker.judging.judge import Rejected, prepare
 from worker.settings import load
-from worker.stream.consumer import recipe
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics

@@ -11,6 +11,7 @@ import pytest
 from simhash import MemoryIndex
 from simhash.signature.profiles import DEFAULT
 from tests.texts import PAGES, STORIES
+from worker.judging.fingerprinters import recipe
 from worker.judging.judge import judge, prepare
 from worker.records.hints import host_of
 from worker.records.passing import RawRecord, Source
@@ -18,7 +19,6 @@ from worker.records.verdict import encode
 from worker.reporting.collected import Collected
 from worker.reporting.pairs import names_of, shown
 from worker.settings import Settings
-from worker.stream.consumer import recipe
 
 
 def lines(pages):

@@ -16,13 +16,13 @@ from tests.texts import PAGES
 from worker.files.outputs import rejection_line
 from worker.hosts.host import Host
 from worker.hosts.hosts import Hosts
+from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, judge, prepare
 from worker.records.dead_letter import dead_letter
 from worker.records.page import Limits, decode_page
 from worker.records.passing import RawRecord, Source
 from worker.records.verdict import Match, SourceFields, Verdict, encode
 from worker.settings import Settings
-from worker.stream.consumer import recipe
 
 FILES = {path.stem: json.loads(path.read_bytes()) for path in (ROOT / "docs" / "schemas").glob("*.json")}
 REGISTRY = Registry().with_resources([(each["$id"], Resource.from_contents(each)) for each in FILES.values()])

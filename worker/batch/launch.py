@@ -18,8 +18,8 @@ from worker.batch.signing import Signing
 from worker.batch.sources import sources
 from worker.errors import InputError, SettingsError
 from worker.index.stores import configured_design, configured_profile
+from worker.judging.fingerprinters import recipe
 from worker.settings import Settings
-from worker.stream.consumer import recipe
 
 BITS = 64
 FEW_ENTRIES = 4_000_000

@@ -38,8 +38,8 @@ from worker.evaluating.reading import (
     true_pairs,
 )
 from worker.index.stores import configured_design, configured_profile
+from worker.judging.fingerprinters import page_limits, recipe
 from worker.settings import Settings
-from worker.stream.consumer import page_limits, recipe
 
 NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", "page_memory", *LOGGING)
 DEFAULTS = {"documents": 1_000_000, "processes": "all cores"}

@@ -28,10 +28,9 @@ from worker.files.pages_out import is_of_inputs, writing
 from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
 from worker.index.stores import configured_profile, connected_index, judging_profile
-from worker.judging.fingerprinters import Fingerprinters
+from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
-from worker.stream.consumer import page_limits, recipe
 
 NAMES = (
     "processes",

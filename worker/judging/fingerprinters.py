@@ -19,13 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from simhash.signature.profiles import Profile
 from worker.judging.children import ChildLost, Children
 from worker.judging.heap import give_large_blocks_back, give_memory_back, resident
 from worker.judging.judge import Prepared, Recipe, Rejected, prepare
+from worker.records.page import Limits
 from worker.records.passing import RawRecord
 from worker.records.runs import runs
+
+if TYPE_CHECKING:  # the children need none of what reads settings
+    from worker.settings import Settings
 
 CHUNK_PAGES = 32
 CHUNK_BYTES = 1 << 20
@@ -45,6 +50,22 @@ class PageLimits(NamedTuple):
 
     seconds: float
     memory: int = 160 << 20
+
+
+def recipe(settings: Settings, profile: Profile) -> Recipe:
+    """What the children must know."""
+    limits = Limits(
+        page=settings.max_page_bytes,
+        url=settings.max_url_bytes,
+        key=settings.max_key_bytes,
+        headers=settings.max_header_bytes,
+    )
+    return Recipe(profile, settings.page_format, limits)
+
+
+def page_limits(settings: Settings) -> PageLimits:
+    """What one page may take of a child."""
+    return PageLimits(settings.page_deadline, settings.page_memory)
 
 
 Outcome = Prepared | Rejected

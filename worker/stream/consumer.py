@@ -12,11 +12,8 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import BaseDiffers, IndexMigrated
-from simhash.signature.profiles import Profile
 from worker.index.stores import connected_index, judging_profile
-from worker.judging.fingerprinters import Fingerprinters, PageLimits
-from worker.judging.judge import Recipe
-from worker.records.page import Limits
+from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 from worker.stream.kafka import Session, Slot, kept_too_shortly, largest_messages
@@ -130,19 +127,3 @@ def check(settings: Settings) -> None:
 def _warn_of_topics(settings: Settings) -> None:
     for line in kept_too_shortly(settings):
         log.warning("%s", line)
-
-
-def recipe(settings: Settings, profile: Profile) -> Recipe:
-    """What the fingerprinting children must know."""
-    limits = Limits(
-        page=settings.max_page_bytes,
-        url=settings.max_url_bytes,
-        key=settings.max_key_bytes,
-        headers=settings.max_header_bytes,
-    )
-    return Recipe(profile, settings.page_format, limits)
-
-
-def page_limits(settings: Settings) -> PageLimits:
-    """What one page may take of a child."""
-    return PageLimits(settings.page_deadline, settings.page_memory)
