@@ -2,8 +2,8 @@
 
 The extension `simhash._native` (Rust, `native/`) does in one pass what `profiles` does in NumPy, bit for bit, for
 recipes of `TokenPairs` with a `MinHashSketch`. It reads HTML as `simhash.reading.main_text` does. It packs and unpacks
-the blocks of `simhash.archive`. It is optional: where it was not built, or was built for another version, Python and
-NumPy do the work.
+the blocks of `simhash.archive`, and keeps the pages of an index in memory. It is optional: where it was not built, or
+was built for another version, Python and NumPy do the work.
 
 What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms,
 under the recipe's normalisation, of characters that fold the same wherever they stand. A part of a text with any other
@@ -22,7 +22,7 @@ from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
 from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 8
+INTERFACE = 9
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -97,12 +97,42 @@ class PageReader(Protocol):
         """Of each block what the decision says, for tests."""
 
 
+class Stored(Protocol):
+    """The stored pages of an index in memory; see `simhash.index.stored`."""
+
+    def matches(self, fingerprint: int, verifier: bytes, copy: int | None) -> tuple[list[tuple[int, int]], int]:
+        """Number and distance of all that match a page, ascending; and how many it was compared with.
+
+        Args:
+            verifier: with its band keys; empty where the relation has none.
+            copy: a page that is met wherever it stands.
+        """
+
+    def met(self, fingerprint: int) -> list[int]:
+        """The numbers of all that share a prefix with a fingerprint, as the tables are probed; ascending."""
+
+    def record(self, number: int) -> bytes:
+        """The record of this number, from 1."""
+
+    def add(self, record: bytes, stands: bool) -> bool:
+        """Store a record under the next number; whether one of its places was full.
+
+        Args:
+            stands: it has a fingerprint.
+        """
+
+    def forget(self, number: int, stands: bool) -> None:
+        """Forget a record: the oldest."""
+
+
 class _Extension(BlockFunctions, Protocol):
     INTERFACE: int
 
     def is_utf8(self, data: bytes) -> bool: ...
 
     def count_controls(self, utf8: bytes) -> int: ...
+
+    def Stored(self, **told: object) -> Stored: ...  # noqa: N802
 
     def MainText(self, **told: object) -> PageReader: ...  # noqa: N802
 
@@ -168,6 +198,12 @@ def page_reader(**told: object) -> PageReader | None:
     """What the kernel does for HTML, told all that it has to know of names, words and weights; None if not in use."""
     found = _load()
     return None if isinstance(found, str) else found.MainText(**told)
+
+
+def stored(**told: object) -> Stored | None:
+    """The pages of an index in memory, told the numbers of its relation; None if not in use."""
+    found = _load()
+    return None if isinstance(found, str) else found.Stored(**told)
 
 
 def is_utf8(data: bytes) -> bool | None:

@@ -2,6 +2,8 @@
 //!
 //! Beside it the blocks of `simhash.archive`: ascending keys packed and unpacked, byte for byte as NumPy does it.
 //!
+//! And the pages of an index in memory, in the places where they are met.
+//!
 //! `simhash/native.py` alone imports it. Tables of characters come from Python, so both paths have one truth.
 
 mod bits;
@@ -20,6 +22,7 @@ mod reading;
 mod references;
 mod seeking;
 mod sketch;
+mod stored;
 mod tables;
 mod words;
 
@@ -186,9 +189,11 @@ mod _native {
     #[pymodule_export]
     use crate::main_text::MainText;
     #[pymodule_export]
+    use crate::stored::Stored;
+    #[pymodule_export]
     use crate::tables::{BlockFile, BlockKernel, gap_counts, near_in, sorted_keys};
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 8;
+    const INTERFACE: u32 = 9;
 }

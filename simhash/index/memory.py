@@ -1,13 +1,11 @@
-"""The index in this process's memory: sorted lists and dictionaries, nothing kept.
+"""The index in this process's memory: nothing is kept when it ends.
 
-Small enough to be read in one go, it is also the model that the Redis backend is tested against. The stored pages of
-each place (a prefix of a table, the leading bits of a band key), oldest first; those of each exact text; those of each
-digest.
+Small enough to be read in one go, it is also the model that the Redis backend is tested against. Pages with a
+fingerprint are met in places (`simhash.index.stored`), those without are found by their digest.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +13,7 @@ from simhash.errors import StaleObservation
 from simhash.index.interface import (
     DAY_MS,
     FIRST_DAY,
+    STORED_BYTES,
     Answer,
     Duplicate,
     Entry,
@@ -26,19 +25,15 @@ from simhash.index.interface import (
     Retention,
     Unique,
     day_of,
-    shortened,
 )
+from simhash.index.redis.layout import FINGERPRINT_AT, TIME_BYTES, Layout
+from simhash.index.stored import stored
 from simhash.index.texts import TextIndex, spec_for
 from simhash.index.versions import is_of, url_hash
-from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import DEFAULT, Profile
 
-BAND_SCORE_BITS = 7
-"""Of a band key behind the bucket's bits, those that choose its place (see `simhash.index.redis.layout`)."""
-Place = tuple[str, int, int]
-"""A table ("t") or band ("b"), its number, and a prefix."""
-Stored = tuple[int, Record]
-"""A stored page with a fingerprint, and its record."""
+_OBSERVATION = slice(FINGERPRINT_AT - STORED_BYTES, FINGERPRINT_AT)
+"""Where a record has its page's."""
 
 
 class MemoryIndex(TextIndex):
@@ -62,13 +57,13 @@ class MemoryIndex(TextIndex):
         self._spec = spec or spec_for(profile)
         self._retention = retention
         self._clock = clock
-        self._places: dict[Place, list[Stored]] = {}
-        self._copies: dict[tuple[int, str], Stored] = {}
-        self._by_digest: dict[str, Record] = {}
-        self._log: deque[tuple[int | None, Record]] = deque()
+        self._layout = Layout("memory", self._spec)
+        self._stored = stored(self._layout)
+        self._crowded: dict[tuple[str, bytes], int] = {}
+        self._by_digest: dict[str, int] = {}
         self._journal: dict[Partition, dict[int, tuple[bytes, Answer]]] = {}
         self._marks: dict[Partition, int] = {}
-        self._seq = 0
+        self._first, self._seq = 1, 0
         self._versions: dict[int, tuple[int, bytes]] = {}
 
     @property
@@ -103,21 +98,25 @@ class MemoryIndex(TextIndex):
 
     def documents(self) -> int:
         """See `Index.documents`."""
-        return len(self._log)
+        return self._seq - self._first + 1
 
     def neighbours(self, fingerprint: int) -> list[Neighbour]:
         """See `Index.neighbours`."""
         reach = self._spec.relation.reach
+        met = (self._layout.record(seq, self._stored.record(seq)) for seq in self._stored.met(fingerprint))
+        now = self._clock()
         found = [
             Neighbour(other, distance, record)
-            for other, record in self._met(fingerprint)
-            if (distance := (other ^ fingerprint).bit_count()) <= reach and self._live(record, self._clock())
+            for other, record in met
+            if other is not None
+            and (distance := (other ^ fingerprint).bit_count()) <= reach
+            and self._lives(record.inserted_ms, now)
         ]
         return sorted(found, key=lambda n: (n.distance, n.record.seq))
 
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """See `Index.scan`."""
-        return iter(list(self._log))
+        return iter([self._layout.record(seq, self._stored.record(seq)) for seq in range(self._first, self._seq + 1)])
 
     def ping(self) -> None:
         """It is here."""
@@ -177,97 +176,58 @@ class MemoryIndex(TextIndex):
         return answer if observation == entry.observation else None
 
     def _judge(self, entry: Entry, now: int) -> Answer:
-        matches, candidates = self._matches(entry, now)
-        own = next((r for _, r in matches if r.is_of(entry)), None)
-        if own is not None:
-            return Answer(Unique(own.seq), candidates)
-        if matches:
-            distance, oldest = min(matches, key=lambda match: match[1].seq)
-            return Answer(Duplicate(distance, oldest), candidates)
+        matches, candidates = self._matches(entry)
+        records = ((seq, distance, self._stored.record(seq)) for seq, distance in matches)
+        live = [match for match in records if self._lives(_inserted_ms(match[2]), now)]
+        own = entry.observation[:STORED_BYTES]
+        for seq, _, record in live:
+            if record[_OBSERVATION] == own:
+                return Answer(Unique(seq), candidates)
+        for seq, distance, record in live:
+            return Answer(Duplicate(distance, self._layout.record(seq, record)[1]), candidates)
         return Answer(Unique(self._insert(entry, now)), candidates)
 
-    def _matches(self, entry: Entry, now: int) -> tuple[list[tuple[int, Record]], int]:
-        """All live records that `entry` matches, with their distance; and how many fingerprints were compared."""
+    def _matches(self, entry: Entry) -> tuple[list[tuple[int, int]], int]:
+        """Number and distance of all records that `entry` matches, oldest first; and with how many it was compared."""
         if entry.fingerprint is None:
-            record = self._by_digest.get(entry.digest)
-            return ([(0, record)], 1) if record and self._live(record, now) else ([], 0)
-        relation = self._spec.relation
-        met = self._met(entry.fingerprint)
-        copy = self._copies.get((entry.fingerprint, shortened(entry.digest)))
-        met |= {copy} if copy else set()
-        candidates = met | self._standing(self._bands(entry.verifier))
-        matches = [
-            (distance, record)
-            for fingerprint, record in candidates
-            if (distance := (fingerprint ^ entry.fingerprint).bit_count()) <= relation.reach
-            and self._live(record, now)
-            and ((fingerprint, record) in met or relation.shares_band(entry.verifier, record.verifier))
-            and relation.verified(entry.verifier, record.verifier)
-        ]
-        return matches, len(candidates)
-
-    def _standing(self, places: Iterable[Place]) -> set[Stored]:
-        """Every stored page that stands in one of these places."""
-        return set().union(*(self._places.get(place, ()) for place in places))
-
-    def _own_places(self, fingerprint: int) -> Iterator[Place]:
-        """Where a page with this fingerprint stands in each table."""
-        for number, table in enumerate(self._spec.relation.design.tables):
-            yield "t", number, table.permute(fingerprint) >> (table.bits - table.prefix)
-
-    def _met(self, fingerprint: int) -> set[Stored]:
-        """The stored pages whose prefixes are within the tables' radii of this fingerprint's, as far as they count."""
-        relation = self._spec.relation
-        met = self._standing(self._own_places(fingerprint))
-        for kind, number, prefix in self._own_places(fingerprint):
-            bits = range(relation.design.tables[number].probes - 1)
-            around = [self._places.get((kind, number, prefix ^ (1 << bit)), []) for bit in bits]
-            too_many = sum(map(len, around)) > relation.place_limit
-            met.update(*(each[: relation.neighbour_limits[number]] if too_many else each for each in around))
-        return met
-
-    def _bands(self, verifier: int | None) -> Iterator[Place]:
-        """Where a page with this verifier stands by its band keys: by as many bits of each as Redis keeps apart."""
-        kept = min(self._spec.bucket_bits + BAND_SCORE_BITS, BAND_BITS)
-        for number, key in enumerate(self._spec.relation.band_keys(verifier)):
-            if key:
-                yield "b", number, key >> (BAND_BITS - kept)
-
-    def _live(self, record: Record, now: int) -> bool:
-        age = self._retention.max_age_ms
-        return age is None or record.inserted_ms >= now - age
+            seq = self._by_digest.get(entry.digest)
+            return ([], 0) if seq is None else ([(seq, 0)], 1)
+        copy = self._crowded.get(self._layout.crowd_field(entry.fingerprint, entry.digest)) if self._crowded else None
+        return self._stored.matches(entry.fingerprint, self._layout.verifier_of(entry), copy)
 
     def _insert(self, entry: Entry, now: int) -> int:
         self._seq += 1
-        record = Record.of(entry, self._seq, now)
+        record = now.to_bytes(TIME_BYTES) + self._layout.body(entry)
+        crowded = self._stored.add(record, entry.fingerprint is not None)
         if entry.fingerprint is None:
-            self._by_digest[entry.digest] = record
-        else:
-            self._insert_fingerprint(entry.fingerprint, record)
-        self._log.append((entry.fingerprint, record))
+            self._by_digest[entry.digest] = self._seq
+        elif crowded:
+            self._crowded[self._layout.crowd_field(entry.fingerprint, entry.digest)] = self._seq
         limit = self._retention.max_documents
-        while limit is not None and len(self._log) > limit:
-            self._forget(*self._log.popleft())
-        return record.seq
-
-    def _insert_fingerprint(self, fingerprint: int, record: Record) -> None:
-        for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
-            standing = self._places.setdefault(place, [])
-            if len(standing) < self._spec.relation.place_limit:
-                standing.append((fingerprint, record))
-        self._copies[fingerprint, record.digest] = (fingerprint, record)
+        while limit is not None and self.documents() > limit:
+            self._forget()
+        return self._seq
 
     def _expire(self, now: int) -> None:
-        while self._log and not self._live(self._log[0][1], now):
-            self._forget(*self._log.popleft())
+        while self._first <= self._seq and not self._lives(_inserted_ms(self._stored.record(self._first)), now):
+            self._forget()
 
-    def _forget(self, fingerprint: int | None, record: Record) -> None:
+    def _forget(self) -> None:
+        """Forget the oldest record."""
+        seq = self._first
+        fingerprint, record = self._layout.record(seq, self._stored.record(seq))
+        self._stored.forget(seq, fingerprint is not None)
+        self._first += 1
         if fingerprint is None:
-            if self._by_digest.get(record.digest) is record:
+            if self._by_digest.get(record.digest) == seq:
                 del self._by_digest[record.digest]
-            return
-        for place in (*self._own_places(fingerprint), *self._bands(record.verifier)):
-            if (fingerprint, record) in self._places[place]:
-                self._places[place].remove((fingerprint, record))
-        if self._copies.get((fingerprint, record.digest)) == (fingerprint, record):
-            del self._copies[fingerprint, record.digest]
+        elif self._crowded.get(field := self._layout.crowd_field(fingerprint, record.digest)) == seq:
+            del self._crowded[field]
+
+    def _lives(self, inserted_ms: int, now: int) -> bool:
+        age = self._retention.max_age_ms
+        return age is None or inserted_ms >= now - age
+
+
+def _inserted_ms(record: bytes) -> int:
+    return int.from_bytes(record[:TIME_BYTES])

@@ -87,6 +87,16 @@ class Table:
         return in_order[: self.prefix]
 
     @property
+    def leading(self) -> list[tuple[int, int, int]]:
+        """How the prefix is made, each as a `Move`'s (take, mask, put) of runs of bits, put within the prefix."""
+        runs, behind = [], self.prefix
+        for block in self.blocks:
+            if width := min(block.width, behind):
+                behind -= width
+                runs.append((self.bits - block.start - width, (1 << width) - 1, behind))
+        return runs
+
+    @property
     def probes(self) -> int:
         """How many prefixes are read to find what meets a fingerprint."""
         return 1 + self.prefix * self.radius

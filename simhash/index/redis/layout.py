@@ -55,6 +55,8 @@ from simhash.signature.minhash import BAND_BITS
 
 OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
+FINGERPRINT_AT = TIME_BYTES + 1 + STORED_BYTES
+"""Of a record: where its fingerprint begins, behind the observation; the verifier follows."""
 LEAST_NUMBER_BYTES = 3
 MOST_DOCUMENTS = (1 << 8 * SEQ_BYTES - 2) - 1
 """As many numbers as there are."""
@@ -276,9 +278,13 @@ class Layout:
         own = entry.observation[:STORED_BYTES]
         if entry.fingerprint is None:
             return b"%c%b%b%b" % (flags | SHORT, own, tagged(entry.digest), tail)
-        verifier = (entry.verifier or 0).to_bytes(self.verifier_bytes) if self.verifier_bytes else b""
         key, digest = self.key_of(entry.fingerprint), bytes.fromhex(digits[: 2 * STORED_BYTES])
-        return b"%c%b%b%b%b%b" % (flags | (RAW if kind == "raw" else 0), own, key, verifier, digest, tail)
+        raw = RAW if kind == "raw" else 0
+        return b"%c%b%b%b%b%b" % (flags | raw, own, key, self.verifier_of(entry), digest, tail)
+
+    def verifier_of(self, entry: Entry) -> bytes:
+        """A page's verifier with its band keys in bytes; none where the relation has none."""
+        return (entry.verifier or 0).to_bytes(self.verifier_bytes) if self.verifier_bytes else b""
 
     def record(self, seq: int, data: bytes) -> tuple[int | None, Record]:
         """The fingerprint of a record, None where its page has none; and the record."""
