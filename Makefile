@@ -20,7 +20,7 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(STAMP) ## judge the bundled sample with an embedded Redis, and check the verdicts; nothing to start
+demo: $(STAMP) ## judge the bundled sample, and check the verdicts; nothing to start
 	@mkdir -p $(OUT)
 	$(BIN)/python -m worker file samples/pages.jsonl.zst --out $(OUT)/verdicts.jsonl --force
 	$(BIN)/python -m worker verify $(OUT)/verdicts.jsonl --dead-letters $(OUT)/verdicts.jsonl.rejected.jsonl --input samples/pages.jsonl.zst

@@ -16,7 +16,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from simhash.index import Index
 from simhash.index.redis import epochs
+from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
@@ -27,7 +29,7 @@ from worker.files.outputs import Outputs, Places
 from worker.files.pages_out import is_of_inputs, writing
 from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
-from worker.index.stores import configured_profile, connected_index, judging_profile
+from worker.index.stores import configured_profile, connected_index, index_in_memory, judging_profile
 from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
@@ -113,7 +115,7 @@ class Job:
     "--redis-url",
     "redis_url",
     metavar="URL",
-    help="use the index on this server, not an embedded one",
+    help="use the index on this server",
 )
 @click.option(
     "--server", is_flag=True, help="the same, with the URL of the setting redis_url: no password is seen by `ps`"
@@ -152,9 +154,11 @@ def file(
 
     INPUT is JSONL (plain, .gz or .zst), a WARC (.warc, .warc.gz), Parquet (needs pyarrow: the extra `parquet`), CSV or
     TSV (.csv, .csv.gz, .csv.zst), an HTML file or a directory of them, or - for JSONL on standard input. Inputs and
-    outputs may be addresses: s3://…, https://… (the extra `remote`). Nothing needs to run: an embedded Redis holds the
-    index, for this run only unless --state is given. A line of JSONL is a page: {"url": …, "html": …}, or with "text"
-    or "html_base64" in place of "html"; the columns of a table have these names.
+    outputs may be addresses: s3://…, https://… (the extra `remote`). A line of JSONL is a page: {"url": …, "html": …},
+    or with "text" or "html_base64" in place of "html"; the columns of a table have these names.
+
+    Nothing needs to run: the index is in this process's memory, some 320 bytes a unique page, and gone with the run.
+    With --state it is kept, in an embedded Redis that writes to a directory; --redis takes that of a server.
 
     \b
       simhash-dedup file crawl.jsonl.zst --out verdicts.jsonl
@@ -203,11 +207,7 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
     configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
-        client = None if job.on_server else stack.enter_context(embedded_redis(job.state))
-        if client is not None:  # it is another server in each run: that is no news
-            logging.getLogger(epochs.__name__).setLevel(logging.ERROR)
-        profile = judging_profile(settings, client)
-        reopen = partial(connected_index, settings, profile, client)
+        profile, reopen = _index(job, settings, stack)
         index = reopen()
         outputs = Outputs(job.places, inputs)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
@@ -219,6 +219,18 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
         summary.again = len(again)
         outputs.finish(summary)
         return summary, outputs.rejected_in
+
+
+def _index(job: Job, settings: Settings, stack: ExitStack) -> tuple[Profile, Callable[[], Index]]:
+    """By which profile pages are judged, and what opens the index: in memory, where nobody asked for more."""
+    if not (job.state or job.on_server or settings.base or settings.archive):
+        profile = configured_profile(settings)
+        return profile, partial(index_in_memory, settings, profile)
+    client = None if job.on_server else stack.enter_context(embedded_redis(job.state))
+    if client is not None:  # it is another server in each run: that is no news
+        logging.getLogger(epochs.__name__).setLevel(logging.ERROR)
+    profile = judging_profile(settings, client)
+    return profile, partial(connected_index, settings, profile, client)
 
 
 @contextmanager

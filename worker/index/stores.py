@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from simhash.archive.segments import contents as moments
 from simhash.archive.segments.segmented import SegmentedArchive
 from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
 from simhash.index import IndexSpec, Relation, Retention
+from simhash.index.memory import MemoryIndex
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import bucket_bits, meta_key
@@ -273,11 +275,22 @@ def spec_to_fill(settings: Settings, profile: Profile) -> IndexSpec:
         SettingsError, IndexFault: see `configured_design`, `simhash.index.redis.opening.spec_there`.
     """
     found = spec_there(connect(settings), settings.index_name) if settings.design == "auto" else None
-    if found and found.profile == profile.recipe():
-        return found
+    return found if found and found.profile == profile.recipe() else _new_spec(settings, profile)
+
+
+def _new_spec(settings: Settings, profile: Profile) -> IndexSpec:
     relation = configured_relation(settings, profile)
     b, urls = bucket_bits(settings.documents, relation.design), configured_urls(settings)
     return IndexSpec(profile.recipe(), relation, b, settings.documents, urls)
+
+
+def index_in_memory(settings: Settings, profile: Profile) -> MemoryIndex:
+    """A new index of this process alone.
+
+    Raises:
+        SettingsError: see `configured_design`, `configured_urls`.
+    """
+    return MemoryIndex(_new_spec(settings, profile), retention(settings), lambda: time.time_ns() // 1_000_000, profile)
 
 
 def retention(settings: Settings) -> Retention:
