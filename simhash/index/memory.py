@@ -150,20 +150,20 @@ class MemoryIndex(TextIndex):
         decided = self._decided(entry)
         if decided is not None:
             return decided
-        answer = replace(self._judge(entry, now), previous=self._exchange(entry, now))
+        answer = self._judge(entry, now)
+        if entry.version is not None:
+            answer = replace(answer, previous=self._exchange(entry, entry.version, now))
         if entry.position is not None:
             journal = self._journal.setdefault(entry.position.partition, {})
             journal[entry.position.offset] = (entry.observation, answer)
         return answer
 
-    def _exchange(self, entry: Entry, now: int) -> bytes | None:
+    def _exchange(self, entry: Entry, own: bytes, now: int) -> bytes | None:
         """The last version of the page's URL, whose place its own takes."""
-        if entry.version is None:
-            return None
         day, last = self._versions.get(url := url_hash(entry.url), (0, b""))
         if is_of(last, entry):
             return None  # read again: nobody knows any more what was before it
-        self._versions[url] = (day_of(now), entry.version)
+        self._versions[url] = (day_of(now), own)
         age = self._retention.max_age_ms
         is_old = age is not None and (day + 1 + FIRST_DAY) * DAY_MS <= now - age
         return None if is_old or not last else last

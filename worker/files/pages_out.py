@@ -204,7 +204,8 @@ class _Parquet:
         self._chosen: list[int] = []
         self._told: list[tuple[Any, ...]] = []
         self._taken: list[Any] = []
-        self._rows = self._bytes = 0
+        self._rows = 0
+        self._bytes = self._row_bytes = 0.0
         with writing(output.name):
             self._writer = pq.ParquetWriter(output.file, schema)
 
@@ -214,11 +215,11 @@ class _Parquet:
         batch, place = record.whole
         if batch is not self._batch:
             self._take()
-            self._batch = batch
+            self._batch, self._row_bytes = batch, batch.nbytes / batch.num_rows
         self._chosen.append(place)
         self._told.append(_annotation(verdict, copies))
         self._rows += 1
-        self._bytes += batch.slice(place, 1).nbytes
+        self._bytes += self._row_bytes
         if self._rows == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
             self._flush()
 
@@ -241,7 +242,7 @@ class _Parquet:
         if self._taken:
             with writing(self._output.name):
                 self._writer.write_table(pa.Table.from_batches(self._taken, self._schema).combine_chunks())
-        self._taken, self._rows, self._bytes = [], 0, 0
+        self._taken, self._rows, self._bytes = [], 0, 0.0
 
     def finish(self) -> None:
         self._flush()

@@ -53,6 +53,7 @@ HANDED_OUT_MOST = 5
 MOST_TICK_SECONDS = 0.2
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from worker.judging.children import serve; serve()"
 _READY, _BEGUN, _DONE, _NO_MEMORY = range(4)
+_BEGUN_ANSWER = pickle.dumps((_BEGUN, None))
 _ENDED_BY_PARENT = 0
 
 
@@ -295,8 +296,8 @@ def serve() -> None:
     answers.send((_READY, None))
     while True:
         argument = come.get()
-        answers.send((_BEGUN, None))
-        answers.send(_answer(work, argument))
+        answers.send_bytes(_BEGUN_ANSWER)
+        answers.send_bytes(pickle.dumps(_answer(work, argument), pickle.HIGHEST_PROTOCOL))
         del argument
 
 
