@@ -9,6 +9,7 @@ is its number of features says, in proportion; of a stored page that is known to
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 EXACT = 32
 """Fewer features are told exactly."""
@@ -17,6 +18,7 @@ STEPS = 12
 MOST_CODE = 255
 
 
+@lru_cache(maxsize=4096)
 def code_of(features: int) -> int:
     """The byte for a number of features.
 

@@ -24,7 +24,7 @@ from simhash.signature.profiles import profile as find_profile
 from tests.servers import running_redis
 from worker.cli.main import commands
 from worker.errors import SettingsError
-from worker.index.stores import configured_design, configured_urls
+from worker.index.configured import configured_design, configured_urls
 from worker.settings import load
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 import pytest
 
 from worker.errors import SettingsError
-from worker.index.sentinel import sentinel_address
+from worker.index.redis_url import sentinel_address
 from worker.settings import load, written
 
 

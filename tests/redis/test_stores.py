@@ -6,7 +6,8 @@ import redis
 from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
 from worker.files.embedded import embedded_redis
-from worker.index.stores import configured_relation, connect, connected_index, found_index, judging_profile
+from worker.index.configured import configured_relation
+from worker.index.stores import connect, connected_index, found_index, judging_profile
 from worker.settings import load
 
 

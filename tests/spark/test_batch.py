@@ -27,7 +27,7 @@ from worker.batch.engine import Stopped, TaskFailed
 from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
 from worker.errors import InputError, SettingsError, TooFewJudged
-from worker.index.stores import configured_profile
+from worker.index.configured import configured_profile
 from worker.settings import load
 
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]

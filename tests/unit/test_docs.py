@@ -143,7 +143,6 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
         "worker/index/slot.py",
         "worker/index/stores.py",
         "worker/files/embedded.py",
-        "worker/cli/file.py",
     }
 
 

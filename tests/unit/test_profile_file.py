@@ -18,7 +18,7 @@ from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profile_file import KEYS, read_profile
 from simhash.signature.profiles import DEFAULT, SEGMENTED, Profile, Weights, profile
 from worker.errors import SettingsError
-from worker.index.stores import configured_design, configured_profile
+from worker.index.configured import configured_design, configured_profile
 from worker.settings import load
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 
 import numpy as np
@@ -108,6 +109,14 @@ def naive_pairs(tokens: list[str]) -> list[int]:
     return features
 
 
+@cache
+def naive_donors(size: int) -> list[list[int]]:
+    """For each bin the bins that it takes a minimum from, in turn, while it has none."""
+    return [
+        [naive_mix((1024 * b + a) * 0x9E3779B97F4A7C15 % 2**64) % size for a in range(1, 1025)] for b in range(size)
+    ]
+
+
 def naive_sketch(grams: set[int], size: int, bands: int) -> int:
     """One-permutation MinHash of `size` bits, a power of two, and so many band keys of four minima."""
     shift = 65 - size.bit_length()
@@ -116,10 +125,8 @@ def naive_sketch(grams: set[int], size: int, bands: int) -> int:
         bin_, value = gram >> shift, gram & (1 << shift) - 1
         bins[bin_] = value if bins[bin_] is None else min(value, bins[bin_])
     sketch = 0
-    for b in range(size):
-        donors = (naive_mix((1024 * b + a) * 0x9E3779B97F4A7C15 % 2**64) % size for a in range(1, 1025))
-        asked = [b, *donors]
-        minimum = next((bins[bin_] for bin_ in asked if bins[bin_] is not None), 0)
+    for b, donors in enumerate(naive_donors(size)):
+        minimum = next((bins[bin_] for bin_ in (b, *donors) if bins[bin_] is not None), 0)
         sketch = sketch << 1 | minimum >> b % 32 & 1
     groups = [min((v for v in bins[8 * q : 8 * q + 8] if v is not None), default=2**64 - 1) for q in range(size // 8)]
     for band in range(bands):

@@ -18,7 +18,8 @@ from simhash.errors import IndexMigrated, IndexUnreachable, TableFault
 from simhash.index.redis.operators.retiring import Retiring
 from worker.ageing.alone import alone
 from worker.ageing.segments import Ageing
-from worker.index.stores import archive_of, configured_profile, connected_index, retention
+from worker.index.configured import configured_profile, retention
+from worker.index.stores import archive_of, connected_index
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 

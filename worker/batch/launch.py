@@ -17,7 +17,7 @@ from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.sources import sources
 from worker.errors import InputError, SettingsError
-from worker.index.stores import configured_design, configured_profile
+from worker.index.configured import configured_design, configured_profile
 from worker.judging.fingerprinters import recipe
 from worker.settings import Settings
 

@@ -37,7 +37,7 @@ from worker.evaluating.reading import (
     read_pairs,
     true_pairs,
 )
-from worker.index.stores import configured_design, configured_profile
+from worker.index.configured import configured_design, configured_profile
 from worker.judging.fingerprinters import page_limits, recipe
 from worker.settings import Settings
 

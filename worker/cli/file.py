@@ -17,19 +17,17 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from simhash.index import Index
-from simhash.index.redis import epochs
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
-from worker.files.embedded import embedded_redis
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Bench, run_files
 from worker.files.outputs import Outputs, Places
 from worker.files.pages_out import is_of_inputs, writing
 from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
-from worker.index.stores import configured_profile, connected_index, index_in_memory, judging_profile
+from worker.index.configured import configured_profile, index_in_memory
 from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
@@ -226,6 +224,10 @@ def _index(job: Job, settings: Settings, stack: ExitStack) -> tuple[Profile, Cal
     if not (job.state or job.on_server or settings.base or settings.archive):
         profile = configured_profile(settings)
         return profile, partial(index_in_memory, settings, profile)
+    from simhash.index.redis import epochs  # with the client, which takes its time to load
+    from worker.files.embedded import embedded_redis
+    from worker.index.stores import connected_index, judging_profile
+
     client = None if job.on_server else stack.enter_context(embedded_redis(job.state))
     if client is not None:  # it is another server in each run: that is no news
         logging.getLogger(epochs.__name__).setLevel(logging.ERROR)

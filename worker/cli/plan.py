@@ -24,7 +24,7 @@ from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.compression import decompressed
 from worker.errors import InputError, SettingsError
-from worker.index.stores import configured_profile
+from worker.index.configured import configured_profile
 from worker.settings import Settings
 
 URL_BYTES = 77

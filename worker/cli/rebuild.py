@@ -15,7 +15,8 @@ from simhash.index.redis.operators.filling import Store
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
-from worker.index.stores import archive_of, configured_profile, opened_store, retention, spec_to_fill
+from worker.index.configured import configured_profile, retention
+from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import Collected, Counts
 from worker.rebuilding.order import Sorted

@@ -10,7 +10,7 @@ import click
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from worker.cli.options import settings_of, settings_options
-from worker.index.stores import configured_profile, configured_relation
+from worker.index.configured import configured_profile, configured_relation
 from worker.settings import Settings
 from worker.stream import http
 from worker.stream.consumer import run_consumer

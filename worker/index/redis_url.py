@@ -1,15 +1,22 @@
-"""What `redis_url` may say, by its scheme, and what is wrong with others. No message quotes user or password."""
+"""What `redis_url` may say, by its scheme, and what is wrong with others. No message quotes user or password.
+
+Redis behind Sentinels is redis+sentinel://[user:password@]host:port,host:port/service[/db][?sentinel_password=...].
+User and password are those of Redis; `sentinel_username` and `sentinel_password` those of the Sentinels, where they
+have one. With rediss+sentinel:// both are spoken to over TLS.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-
-from worker.index.sentinel import SENTINEL_SCHEMES, options_in, sentinel_address
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 CLUSTER_SCHEME = "+cluster"
 """What the URL of a Redis Cluster has behind redis or rediss; several host:port may follow, separated by commas."""
+SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
+SENTINEL_PORT = 26379
 _CLUSTER_SCHEMES = (f"redis{CLUSTER_SCHEME}://", f"rediss{CLUSTER_SCHEME}://")
 _SCHEMES = ("redis://", "rediss://", "unix://", *SENTINEL_SCHEMES, *_CLUSTER_SCHEMES)
 _REDIS_PORT = 6379
@@ -37,6 +44,14 @@ OF_TLS = {
     "ssl_check_hostname",
     "ssl_keyfile",
     "ssl_password",
+}
+_OF_SENTINELS = {
+    "sentinel_username",
+    "sentinel_password",
+    "ssl_ca_certs",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_cert_reqs",
 }
 
 
@@ -122,3 +137,73 @@ def options_of(scheme: str) -> Set[str]:
     if scheme == "unix":
         return known
     return known | OF_SOCKETS | (OF_TLS if scheme.startswith("rediss") else set())
+
+
+@dataclass(frozen=True)
+class SentinelAddress:
+    """Where the Sentinels are, what they are asked for, and how to log in.
+
+    Attributes:
+        sentinels: their hosts and ports.
+        service: what they call the primary.
+        login: user name, password, database and TLS of Redis, as the driver names them.
+        sentinel_login: the same of the Sentinels.
+    """
+
+    sentinels: tuple[tuple[str, int], ...]
+    service: str
+    login: Mapping[str, Any]
+    sentinel_login: Mapping[str, Any]
+
+
+def sentinel_address(url: str) -> SentinelAddress:
+    """The parts of a Sentinel URL.
+
+    Raises:
+        ValueError: it is none; the text quotes neither user nor password.
+    """
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    service, _, database = parts.path.strip("/").partition("/")
+    options = options_in(parts.query)
+    if not service:
+        raise ValueError("a Sentinel URL names a service: redis+sentinel://host:port,host:port/service/db")
+    if not (database or "0").isdecimal():
+        raise ValueError("behind the service of a Sentinel URL stands the number of a database")
+    if unknown := sorted(options.keys() - _OF_SENTINELS):
+        raise ValueError(f"a Sentinel URL has no option {', '.join(unknown)}")
+    tls: dict[str, Any] = {name: value for name, value in options.items() if name.startswith("ssl_")}
+    if parts.scheme == "rediss+sentinel":
+        tls["ssl"] = True
+    elif tls:
+        raise ValueError("options of TLS belong to rediss+sentinel://")
+    return SentinelAddress(
+        tuple(_host_and_port(each) for each in hosts.split(",")),
+        service,
+        _given(username=unquote(user), password=unquote(password)) | tls | {"db": int(database or 0)},
+        _given(username=options.get("sentinel_username"), password=options.get("sentinel_password")) | tls,
+    )
+
+
+def options_in(query: str) -> dict[str, str]:
+    """What stands behind the question mark of a URL.
+
+    Raises:
+        ValueError: something else than options; the text does not quote it.
+    """
+    try:
+        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise ValueError("behind the ? of a Redis URL stand options: name=value&name=value") from None
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":") if ":" in text else (text.strip(), "", str(SENTINEL_PORT))
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("the Sentinels of a URL are host:port, separated by commas")
+    return host.strip("[]"), int(port)
+
+
+def _given(**values: str | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}

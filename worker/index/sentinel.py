@@ -1,24 +1,15 @@
-"""Redis behind Sentinels: redis+sentinel://[user:password@]host:port,host:port/service[/db][?sentinel_password=...].
-
-User and password are those of Redis; `sentinel_username` and `sentinel_password` those of the Sentinels, where they
-have one. With rediss+sentinel:// both are spoken to over TLS. Sentinels are asked for the primary at each connection.
-"""
+"""Redis behind Sentinels, which are asked for the primary at each connection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from simhash.errors import IndexMisconfigured
-
-SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
-SENTINEL_PORT = 26379
-_OPTIONS = {"sentinel_username", "sentinel_password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"}
+from worker.index.redis_url import SENTINEL_PORT, sentinel_address
 
 
 class _Sentinels(Sentinel):
@@ -75,65 +66,6 @@ class _SSLConnection(_Asking, SentinelManagedSSLConnection):
     """Over TLS."""
 
 
-@dataclass(frozen=True)
-class SentinelAddress:
-    """Where the Sentinels are, what they are asked for, and how to log in.
-
-    Attributes:
-        sentinels: their hosts and ports.
-        service: what they call the primary.
-        login: user name, password, database and TLS of Redis, as the driver names them.
-        sentinel_login: the same of the Sentinels.
-    """
-
-    sentinels: tuple[tuple[str, int], ...]
-    service: str
-    login: Mapping[str, Any]
-    sentinel_login: Mapping[str, Any]
-
-
-def sentinel_address(url: str) -> SentinelAddress:
-    """The parts of a Sentinel URL.
-
-    Raises:
-        ValueError: it is none; the text quotes neither user nor password.
-    """
-    parts = urlsplit(url)
-    login, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = login.partition(":")
-    service, _, database = parts.path.strip("/").partition("/")
-    options = options_in(parts.query)
-    if not service:
-        raise ValueError("a Sentinel URL names a service: redis+sentinel://host:port,host:port/service/db")
-    if not (database or "0").isdecimal():
-        raise ValueError("behind the service of a Sentinel URL stands the number of a database")
-    if unknown := sorted(options.keys() - _OPTIONS):
-        raise ValueError(f"a Sentinel URL has no option {', '.join(unknown)}")
-    tls: dict[str, Any] = {name: value for name, value in options.items() if name.startswith("ssl_")}
-    if parts.scheme == "rediss+sentinel":
-        tls["ssl"] = True
-    elif tls:
-        raise ValueError("options of TLS belong to rediss+sentinel://")
-    return SentinelAddress(
-        tuple(_host_and_port(each) for each in hosts.split(",")),
-        service,
-        _given(username=unquote(user), password=unquote(password)) | tls | {"db": int(database or 0)},
-        _given(username=options.get("sentinel_username"), password=options.get("sentinel_password")) | tls,
-    )
-
-
-def options_in(query: str) -> dict[str, str]:
-    """What stands behind the question mark of a URL.
-
-    Raises:
-        ValueError: something else than options; the text does not quote it.
-    """
-    try:
-        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-    except ValueError:
-        raise ValueError("behind the ? of a Redis URL stand options: name=value&name=value") from None
-
-
 def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
     """A client of the primary that the Sentinels name at each connection.
 
@@ -141,7 +73,7 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
         options: timeouts and the like, for Redis and Sentinels alike.
 
     Raises:
-        ValueError: see `sentinel_address`.
+        ValueError: see `worker.index.redis_url.sentinel_address`.
     """
     address = sentinel_address(url)
     made: Any = _Sentinels  # typed as little as what it is made of
@@ -150,14 +82,3 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
     kind = _SSLConnection if login.pop("ssl", False) else _Connection
     found: redis.Redis = sentinels.master_for(address.service, **options, **login, connection_class=kind)
     return found
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, _, port = text.strip().rpartition(":") if ":" in text else (text.strip(), "", str(SENTINEL_PORT))
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError("the Sentinels of a URL are host:port, separated by commas")
-    return host.strip("[]"), int(port)
-
-
-def _given(**values: str | None) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value}

@@ -1,9 +1,8 @@
-"""The index that the settings name: profile, design and connection."""
+"""The index that the settings name, on a Redis: connected, opened, beside its base or archive."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,51 +14,30 @@ from redis.retry import Retry
 
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.segmented import SegmentedArchive
-from simhash.errors import BaseDiffers, DesignError, IndexMisconfigured, IndexMismatch, ProfileError, TableFault
-from simhash.index import IndexSpec, Relation, Retention
-from simhash.index.memory import MemoryIndex
+from simhash.errors import BaseDiffers, IndexMisconfigured, IndexMismatch, TableFault
+from simhash.index import IndexSpec
 from simhash.index.redis.epochs import Durability
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.layout import bucket_bits, meta_key
+from simhash.index.redis.layout import meta_key
 from simhash.index.redis.opening import existing_index, open_index, recipe_in, spec_there
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.transfer import opened_for_import
 from simhash.index.redis.server import encoding_advice
 from simhash.index.rows import IndexRow
-from simhash.index.urls import UrlDictionary, shipped
-from simhash.reading.extract import require_extractor
-from simhash.relation.designs import automatic_design, design_for
-from simhash.relation.tables import Design
-from simhash.relation.tables import design as find_design
-from simhash.signature.profile_file import SUFFIX, read_profile
 from simhash.signature.profiles import PROFILES, Profile
 from simhash.signature.profiles import profile as find_profile
 from worker.errors import SettingsError
 from worker.index.ageing import ArchiveBase, begin
 from worker.index.archive import TableBase
-from worker.index.redis_url import CLUSTER_SCHEME
-from worker.index.sentinel import SENTINEL_SCHEMES, sentinel_client
+from worker.index.configured import configured_profile, configured_relation, configured_urls, new_spec, retention
+from worker.index.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEMES
+from worker.index.sentinel import sentinel_client
 from worker.index.slot import slot_client
 from worker.settings import Settings, masked_url
 
 log = logging.getLogger(__name__)
 
 RETRIES = 2
-
-
-def configured_profile(settings: Settings) -> Profile:
-    """The profile that the settings name, or whose file they name.
-
-    Raises:
-        SettingsError: there is none of that name, the file says nothing that can be, or its extractor is not installed.
-    """
-    try:
-        name = settings.profile
-        profile = read_profile(Path(name)) if name.endswith(SUFFIX) else find_profile(name)
-        require_extractor(profile.extractor)
-        return profile
-    except ProfileError as error:
-        raise SettingsError(f"profile: {error}") from error
 
 
 def judging_profile(settings: Settings, client: redis.Redis | None = None) -> Profile:
@@ -80,53 +58,6 @@ def judging_profile(settings: Settings, client: redis.Redis | None = None) -> Pr
         return wanted
     log.info("index %s goes on with profile %s; a new one would have %s", settings.index_name, label, wanted.label)
     return find_profile(label)
-
-
-def configured_design(settings: Settings, profile: Profile) -> Design:
-    """The permutation design for a new index.
-
-    Raises:
-        SettingsError: no such design, or one that does not reach the profile's k.
-    """
-    name = settings.design
-    try:
-        if name == "auto":
-            return automatic_design(profile.k, profile.bits, settings.documents)
-        design = find_design(name, profile.bits)
-    except DesignError as error:
-        raise SettingsError(f"design: {error}") from error
-    if design.k < profile.k:
-        fitting = design_for(profile.k, profile.bits).name
-        raise SettingsError(
-            f"design: {name} guarantees {design.k} bits, profile {profile.name} needs {profile.k}: {fitting} does, "
-            "and auto chooses it"
-        )
-    return design
-
-
-def configured_relation(settings: Settings, profile: Profile) -> Relation:
-    """Which pages match in a new index.
-
-    Raises:
-        SettingsError: see `configured_design`.
-    """
-    design = configured_design(settings, profile)
-    return Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
-
-
-def configured_urls(settings: Settings) -> UrlDictionary:
-    """By which a new index compresses URLs.
-
-    Raises:
-        SettingsError: the file holds no dictionary.
-    """
-    path = settings.url_dictionary
-    if path is None:
-        return shipped()
-    try:
-        return UrlDictionary(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"url_dictionary: {path}: {error}") from error
 
 
 def connect(settings: Settings) -> redis.Redis:
@@ -275,28 +206,7 @@ def spec_to_fill(settings: Settings, profile: Profile) -> IndexSpec:
         SettingsError, IndexFault: see `configured_design`, `simhash.index.redis.opening.spec_there`.
     """
     found = spec_there(connect(settings), settings.index_name) if settings.design == "auto" else None
-    return found if found and found.profile == profile.recipe() else _new_spec(settings, profile)
-
-
-def _new_spec(settings: Settings, profile: Profile) -> IndexSpec:
-    relation = configured_relation(settings, profile)
-    b, urls = bucket_bits(settings.documents, relation.design), configured_urls(settings)
-    return IndexSpec(profile.recipe(), relation, b, settings.documents, urls)
-
-
-def index_in_memory(settings: Settings, profile: Profile) -> MemoryIndex:
-    """A new index of this process alone.
-
-    Raises:
-        SettingsError: see `configured_design`, `configured_urls`.
-    """
-    return MemoryIndex(_new_spec(settings, profile), retention(settings), lambda: time.time_ns() // 1_000_000, profile)
-
-
-def retention(settings: Settings) -> Retention:
-    """What the settings say about forgetting."""
-    age = None if settings.max_age is None else int(settings.max_age * 1000)
-    return Retention(age, settings.max_documents)
+    return found if found and found.profile == profile.recipe() else new_spec(settings, profile)
 
 
 def durability(settings: Settings) -> Durability:
