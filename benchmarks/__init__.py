@@ -8,6 +8,7 @@
     loop        pages through Kafka and through files, against fingerprinting alone
     index       check and insert, against an empty script call and against peers
     texts       text and HTML to fingerprint, against peers and limits
+    kept        text to kept Parquet, against other packages
     peers       other packages, in a virtual environment of their own
 
 Nothing is typed in: every figure comes from the run that prints it.

@@ -30,7 +30,7 @@ from worker.batch.keeping import Every, OldestProbe
 from worker.batch.launch import FEW_ENTRIES, batch_of
 from worker.batch.request import Request, Watch
 from worker.batch.signatures import Signatures, of_columns, verifier_bytes
-from worker.index.stores import configured_design, configured_profile
+from worker.index.configured import configured_design, configured_profile
 from worker.settings import load
 
 NAME = "batch"

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import batch, compressed, crowd, index, loop, machine, memory, migration, texts
+from benchmarks import batch, compressed, crowd, index, kept, loop, machine, memory, migration, texts
 from benchmarks.report import Report
 from benchmarks.samples import SAMPLE
 
@@ -48,6 +48,10 @@ def _texts(report: Report, quick: bool, _: Path, pages: Path) -> None:
     texts.run(report, texts.QUICK if quick else texts.Sizes(), pages)
 
 
+def _kept(report: Report, quick: bool, scratch: Path, pages: Path) -> None:
+    kept.run(report, kept.QUICK if quick else kept.Sizes(), scratch, pages)
+
+
 def _compressed(report: Report, quick: bool, scratch: Path, _: Path) -> None:
     full = bool(click.get_current_context().params["full"])
     compressed.run(report, compressed.QUICK if quick else compressed.FULL if full else compressed.Sizes(), scratch)
@@ -60,6 +64,7 @@ def _batch(report: Report, quick: bool, scratch: Path, _: Path) -> None:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "texts": _texts,
+    "kept": _kept,
     "loop": _loop,
     "index": _index,
     "crowd": _crowd,

@@ -23,7 +23,8 @@ from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition
 from simhash.index.redis.index import RedisIndex
 from simhash.signature.minhash import BAND_BITS
-from worker.index.stores import configured_profile, connected_index
+from worker.index.configured import configured_profile
+from worker.index.stores import connected_index
 from worker.settings import load
 
 NAME = "crowd"

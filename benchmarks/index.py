@@ -28,7 +28,8 @@ from simhash.index import Entry, Partition, Relation
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
-from worker.index.stores import configured_profile, connected_index
+from worker.index.configured import configured_profile
+from worker.index.stores import connected_index
 from worker.settings import load
 
 NAME = "index"

@@ -31,7 +31,7 @@ from benchmarks.report import Ratio, Report
 from benchmarks.samples import page_values, raw_records, read_pages, with_templates
 from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
-from worker.index.stores import configured_profile
+from worker.index.configured import configured_profile
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import prepare
 from worker.settings import PREFIX, Settings, load

@@ -27,7 +27,7 @@ from simhash.index.redis.opening import open_index
 from simhash.index.versions import packed
 from simhash.relation.designs import automatic_design
 from simhash.signature.profiles import DEFAULT, Signature
-from worker.index.stores import configured_relation
+from worker.index.configured import configured_relation
 from worker.settings import load
 
 BATCH = 100

@@ -37,7 +37,7 @@ from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import DEFAULT, PROFILES, Profile, Signature, Weights
 from worker.evaluating.assessment import relation_of
 from worker.evaluating.reading import Corpus, read_corpus, read_pairs, text_of
-from worker.index.stores import configured_profile
+from worker.index.configured import configured_profile
 from worker.judging.judge import Recipe
 from worker.records.page import Limits
 from worker.records.passing import RawRecord

@@ -1,7 +1,7 @@
 """Other packages, measured by scripts of this folder in a virtual environment of their own.
 
 Their own, because one of them imports as `simhash` too. It is made on demand below `.cache`, and again when
-requirements.txt changes. A script reads its options as one JSON object from standard input and prints one, or goes on
+their requirements change. A script reads its options as one JSON object from standard input and prints one, or goes on
 to answer each further line with one (`asking`); it imports nothing of this project. What is written in Rust is a
 program in `crates`, which answers in the same way; cargo builds it below `.cache` too.
 """
@@ -25,6 +25,7 @@ Ask = Callable[[dict[str, object]], dict[str, Any]]
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements.txt"
+KEPT_REQUIREMENTS = HERE / "kept-requirements.txt"
 CRATES = HERE / "crates" / "Cargo.toml"
 CACHE = HERE.parents[1] / ".cache"
 
@@ -33,14 +34,24 @@ class PeerError(Exception):
     """A peer's script failed; the message ends with what it wrote."""
 
 
-def run(script: str, options: dict[str, object], progress: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    script: str,
+    options: dict[str, object],
+    progress: Callable[[str], None],
+    requirements: Path = REQUIREMENTS,
+    core: int | None = None,
+) -> dict[str, Any]:
     """What `benchmarks/peers/<script>.py` has measured.
+
+    Args:
+        core: the only one that it may use.
 
     Raises:
         PeerError: the environment cannot be made, or the script failed.
     """
-    python = environment(progress)
-    done = _run([str(python), "-I", str(HERE / f"{script}.py")], json.dumps(options))
+    python = environment(progress, requirements)
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    done = _run([*pinned, str(python), "-I", str(HERE / f"{script}.py")], json.dumps(options))
     found: dict[str, Any] = json.loads(done.splitlines()[-1])
     return found
 
@@ -95,16 +106,16 @@ def _started(command: list[str], said: IO[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True)
 
 
-def environment(progress: Callable[[str], None]) -> Path:
+def environment(progress: Callable[[str], None], requirements: Path = REQUIREMENTS) -> Path:
     """The Python that has the peers; the environment is made when it is not there."""
-    digest = hashlib.blake2b(REQUIREMENTS.read_bytes(), digest_size=4).hexdigest()
+    digest = hashlib.blake2b(requirements.read_bytes(), digest_size=4).hexdigest()
     directory = CACHE / f"peers-{digest}"
     python, ready = directory / "bin" / "python", directory / "ready"
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "peers.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two benchmarks at once must not make it twice
         if not ready.exists():
-            _make(directory, python, progress)
+            _make(directory, python, requirements, progress)
             ready.touch()
     return python
 
@@ -120,11 +131,11 @@ def crates(progress: Callable[[str], None]) -> Path:
     return target / "release" / "peers"
 
 
-def _make(directory: Path, python: Path, progress: Callable[[str], None]) -> None:
-    progress(f"installing the peers of {REQUIREMENTS.name}")
+def _make(directory: Path, python: Path, requirements: Path, progress: Callable[[str], None]) -> None:
+    progress(f"installing the peers of {requirements.name}")
     _run([sys.executable, "-m", "venv", "--clear", str(directory)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    _run([*pip, "--requirement", str(REQUIREMENTS)])
+    _run([*pip, "--requirement", str(requirements)])
 
 
 def _run(command: list[str], given: str = "") -> str:
