@@ -76,7 +76,7 @@ def run_files(
     summary = Summary()
     start = time.monotonic()
     under_way: deque[_Batch] = deque()
-    reader = Reader(inputs)
+    reader = Reader(inputs, BATCH_RECORDS, BATCH_BYTES)
     deep = 2 * bench.fingerprinters.processes + 1
     while not stopping.is_set():
         if len(under_way) < deep:
@@ -94,8 +94,8 @@ def run_files(
 
 def _begun(reader: Reader, bench: Bench, timeout: float) -> Iterator[_Batch]:
     """The next batch, being prepared, if there is one by now."""
-    if items := reader.take(BATCH_RECORDS, BATCH_BYTES, timeout):
-        raw = [item.record._replace(whole=None) for item in items if isinstance(item.record, RawRecord)]
+    if items := reader.take(timeout):
+        raw = [RawRecord(*item.record[:-1]) for item in items if isinstance(item.record, RawRecord)]  # without `whole`
         yield _Batch(items, bench.fingerprinters.submit(raw))
 
 

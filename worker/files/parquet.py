@@ -68,8 +68,8 @@ def pages_in_parquet(
         wanted = sorted(READ & set(file.schema_arrow.names))  # in one order: the record's bytes name it
         for batch in file.iter_batches(PAGE_ROWS, list(groups), None if keep else wanted):
             for at, row in enumerate(_representable(batch.select(wanted)).to_pylist()):
-                record = _record_of_row(row, Source(topic, 0, position, None))
-                yield position, record._replace(whole=(batch, at)) if keep else record
+                whole = (batch, at) if keep else None
+                yield position, _record_of_row(row, Source(topic, 0, position, None), whole)
                 position += 1
 
 
@@ -86,22 +86,19 @@ def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _record_of_row(row: dict[str, Any], source: Source) -> RawRecord:
+def _record_of_row(row: dict[str, Any], source: Source, whole: object) -> RawRecord:
     """A page of a Parquet file, as the line of JSONL that it would be; HTML in bytes is taken as it is."""
     given = {name: value if name == "html" else _plain(value) for name, value in row.items() if value is not None}
     html, names = given.get("html"), {"charset", "id", "fetched_at", "content_type"} & given.keys()
     if isinstance(html, bytes) and all(isinstance(given.get(name, ""), str) for name in ("url", *names)):
         charset = given.get("charset") or charset_of(given.get("content_type"))
-        return RawRecord(
-            source,
-            None,
-            html,
-            Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at")),
-        )
+        page = Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at"))
+        return RawRecord(source, None, html, page, whole)
     try:
-        return RawRecord(source, None, msgspec.json.encode(given))
+        value = msgspec.json.encode(given)
     except UnicodeEncodeError:  # bytes that are no UTF-8: written as surrogates, which are refused like any
-        return RawRecord(source, None, json.dumps(given, default=repr).encode())
+        value = json.dumps(given, default=repr).encode()
+    return RawRecord(source, None, value, None, whole)
 
 
 def _plain(value: Any) -> Any:

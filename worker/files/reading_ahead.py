@@ -28,10 +28,15 @@ class Item(NamedTuple):
 
 
 class Reader:
-    """The records of `inputs`, in order, taken by batches; a failure comes after all records before it."""
+    """The records of `inputs`, in order, taken by batches; a failure comes after all records before it.
 
-    def __init__(self, inputs: Sequence[Input]) -> None:
+    Args:
+        most, largest: of a batch: its records at most, and about how many bytes.
+    """
+
+    def __init__(self, inputs: Sequence[Input], most: int, largest: int) -> None:
         self._inputs = inputs
+        self._most, self._largest = most, largest
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._failure: BaseException | None = None
@@ -52,25 +57,26 @@ class Reader:
                 raise self._failure
             return True
 
-    def take(self, most: int, largest: int, timeout: float) -> list[Item]:
-        """At most `most` records of about `largest` bytes; none when none comes for `timeout` seconds."""
+    def take(self, timeout: float) -> list[Item]:
+        """The next batch; none when no record comes for `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended, timeout)
             if not self._items:
                 return []
             end = time.monotonic() + LINGER_SECONDS
-            self._changed.wait_for(lambda: self._enough(most, largest), end - time.monotonic())
+            self._changed.wait_for(self._enough, end - time.monotonic())
             taken: list[Item] = []
             size = 0
-            while self._items and len(taken) < most and size < largest:
+            while self._items and len(taken) < self._most and size < self._largest:
                 taken.append(self._items.popleft())
                 size += _size(taken[-1].record)
             self._bytes -= size
             self._changed.notify_all()
             return taken
 
-    def _enough(self, records: int, size: int) -> bool:
-        return self._ended or len(self._items) >= records or self._bytes >= size
+    def _enough(self) -> bool:
+        """Whether there is a batch."""
+        return self._ended or len(self._items) >= self._most or self._bytes >= self._largest
 
     def _read(self) -> None:
         try:
@@ -88,7 +94,8 @@ class Reader:
             self._changed.wait_for(lambda: len(self._items) < MAX_RECORDS and self._bytes < MAX_BYTES)
             self._items.append(item)
             self._bytes += _size(item.record)
-            self._changed.notify_all()
+            if len(self._items) == 1 or self._enough():  # nobody waits for less: to wake it costs more than the record
+                self._changed.notify_all()
 
 
 def _size(record: Record) -> int:
