@@ -120,6 +120,19 @@ def test_the_unique_pages_are_input_again_and_all_unique(bench, places, tmp_path
     assert run(fresh, places, again).unique == first.unique
 
 
+def test_the_unique_texts_of_a_wet_are_signed_alike_when_they_are_read_again(bench, places, tmp_path):
+    """What looks like markup in them is text."""
+    texts = [" ".join(f"if (a{n}<b && c>d) <script> {word}" for n in range(60)) for word in ("one", "grün")]
+    (tmp_path / "a.wet").write_bytes(b"".join(record(t.encode(), "conversion", "text/plain") for t in texts))
+    run(bench, places, tmp_path / "a.wet")
+    first = [(v["fingerprint"], v["digest"]) for v in lines(places.verdicts)]
+    again = tmp_path / "again.jsonl"
+    os.rename(places.unique, again)
+    assert [page["text"] for page in lines(again)] == texts
+    run(replace(bench, index=MemoryIndex(bench.index.spec)), places, again)
+    assert [(v["fingerprint"], v["digest"]) for v in lines(places.verdicts)] == first
+
+
 def test_the_same_file_again_gets_the_same_verdicts_and_its_copy_duplicates(bench, places, tmp_path):
     path = written(tmp_path / "a.jsonl", PAGES)
     run(bench, places, path)

@@ -25,6 +25,7 @@ from worker.files.captures import Payload, framed, payload_of, revisit_of
 from worker.files.csv_pages import dialect_of
 from worker.files.inputs import PARQUET, WARC_SUFFIXES, Input
 from worker.files.warc import WarcRecord
+from worker.judging.judge import utf8_of
 from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict
 
@@ -298,7 +299,9 @@ def _line(record: RawRecord) -> bytes:
     page = record.page
     if page is None:
         return (record.value or b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n") + b"\n"
-    content = base64.b64encode(page.content).decode()
-    fields = {"url": page.url, "html_base64": content, "charset": page.charset}
-    fields |= {"id": page.id, "fetched_at": page.fetched_at}
+    fields: dict[str, str | None] = {"url": page.url, "id": page.id, "fetched_at": page.fetched_at}
+    if page.is_html:
+        fields |= {"html_base64": base64.b64encode(page.content).decode(), "charset": page.charset}
+    else:
+        fields["text"] = utf8_of(page).decode()
     return msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n"
