@@ -208,6 +208,20 @@ def test_rows_are_written_whole_and_in_their_order_however_many_at_once(pool, tm
     assert pq.read_table(places.annotated).to_pylist() == expected
 
 
+def test_a_row_group_is_written_once_its_rows_have_so_many_bytes(pool, tmp_path, monkeypatch):
+    """By what the rows kept have, whatever else was read with them: here one long page among each ten."""
+    monkeypatch.setattr("worker.files.parquet.PAGE_ROWS", 10)
+    monkeypatch.setattr("worker.files.pages_out.BYTES_AT_ONCE", 400_000)
+    texts = [" ".join(f"word{n}of{page}" for n in range(20_000)) if page % 10 == 0 else "a copy" for page in range(80)]
+    rows = [{"url": f"http://x/{page}", "text": text} for page, text in enumerate(texts)]
+    places = Places(tmp_path / "verdicts", tmp_path / "unique.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    run(bench_of(pool), places, tmp_path / "a.parquet")
+    written = pq.read_metadata(places.unique)
+    assert written.num_rows == 9
+    assert [written.row_group(n).num_rows for n in range(written.num_row_groups)] == [3, 2, 2, 2]
+
+
 def test_annotated_pages_are_not_annotated_again(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("url,text,similarity\n")

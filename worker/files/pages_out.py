@@ -33,7 +33,7 @@ CSV = (".csv", ".tsv")
 ANNOTATION = ("dup_of", "similarity")
 ANNOTATION_OF_ALL = (*ANNOTATION, "copies")
 ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
-"""Of a row group: it is held in memory until it is written."""
+"""Of a row group: it is held in memory until it is written. Its bytes are known batch by batch."""
 
 
 class Pages(Protocol):
@@ -205,8 +205,7 @@ class _Parquet:
         self._chosen: list[int] = []
         self._told: list[tuple[Any, ...]] = []
         self._taken: list[Any] = []
-        self._rows = 0
-        self._bytes = self._row_bytes = 0.0
+        self._rows = self._bytes = 0
         with writing(output.name):
             self._writer = pq.ParquetWriter(output.file, schema)
 
@@ -216,12 +215,13 @@ class _Parquet:
         batch, place = record.whole
         if batch is not self._batch:
             self._take()
-            self._batch, self._row_bytes = batch, batch.nbytes / batch.num_rows
+            if self._bytes >= BYTES_AT_ONCE:
+                self._flush()
+            self._batch = batch
         self._chosen.append(place)
         self._told.append(_annotation(verdict, copies))
         self._rows += 1
-        self._bytes += self._row_bytes
-        if self._rows == ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+        if self._rows == ROWS_AT_ONCE:
             self._flush()
 
     def _take(self) -> None:
@@ -234,6 +234,7 @@ class _Parquet:
                 pa.array(every, kind) for every, kind in zip(zip(*self._told, strict=True), self._said, strict=False)
             ]
             self._taken.append(pa.RecordBatch.from_arrays([*taken.columns, *said], schema=self._schema))
+            self._bytes += self._taken[-1].nbytes
         self._batch, self._chosen, self._told = None, [], []
 
     def _flush(self) -> None:
@@ -243,7 +244,7 @@ class _Parquet:
         if self._taken:
             with writing(self._output.name):
                 self._writer.write_table(pa.Table.from_batches(self._taken, self._schema).combine_chunks())
-        self._taken, self._rows, self._bytes = [], 0, 0.0
+        self._taken, self._rows, self._bytes = [], 0, 0
 
     def finish(self) -> None:
         self._flush()
