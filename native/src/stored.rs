@@ -19,9 +19,10 @@ const RECORDS_PER_CHUNK: usize = 4096;
 /// A run of bits that keeps its order: `(fingerprint >> take) & mask`, put at `<< put`.
 type Move = (u32, u64, u32);
 
-/// A permutation, cut to its prefix.
+/// A permutation of fingerprints of so many bits, and how many of them lead.
 struct Table {
     moves: Vec<Move>,
+    bits: u32,
     prefix: u32,
     radius: u32,
     /// With how many of each place one bit away a page is compared, where more than the limit stand one bit away.
@@ -35,7 +36,7 @@ impl Table {
             .moves
             .iter()
             .map(|&(take, mask, put)| (fingerprint >> take & mask) << put);
-        moved.sum()
+        moved.sum::<u64>() >> (self.bits - self.prefix)
     }
 }
 
@@ -71,7 +72,7 @@ impl Fields {
 #[derive(Default)]
 struct Chunk {
     data: Vec<u8>,
-    ends: Vec<u32>,
+    ends: Vec<usize>,
 }
 
 /// All records, by number.
@@ -93,7 +94,7 @@ impl Records {
         }
         let chunk = self.chunks.back_mut().expect("one was added");
         chunk.data.extend_from_slice(record);
-        chunk.ends.push(chunk.data.len() as u32);
+        chunk.ends.push(chunk.data.len());
         self.next += 1;
         self.next - 1
     }
@@ -102,7 +103,7 @@ impl Records {
         let at = (number - self.first) as usize;
         let (chunk, at) = (&self.chunks[at / RECORDS_PER_CHUNK], at % RECORDS_PER_CHUNK);
         let begin = at.checked_sub(1).map_or(0, |before| chunk.ends[before]);
-        &chunk.data[begin as usize..chunk.ends[at] as usize]
+        &chunk.data[begin..chunk.ends[at]]
     }
 
     /// Give back the memory of chunks whose records are all before a number.
@@ -229,14 +230,6 @@ impl Stored {
         self.fields.key(self.verifier(number), band)
     }
 
-    /// Add the oldest of a place of a table, so many at most.
-    fn meet(&self, table: usize, prefix: u64, most: usize, met: &mut Vec<u32>) {
-        if let Some((first, others)) = self.in_table(table, prefix) {
-            met.push(first);
-            met.extend_from_slice(&others[..others.len().min(most - 1)]);
-        }
-    }
-
     fn in_table(&self, table: usize, prefix: u64) -> Option<(u32, &[u32])> {
         let place_of = |number| self.tables[table].place(self.fingerprint(number));
         self.of_tables[table].standing(prefix, place_of)
@@ -247,20 +240,21 @@ impl Stored {
         let mut met = Vec::new();
         for (number, table) in self.tables.iter().enumerate() {
             let own = table.place(fingerprint);
-            self.meet(number, own, self.limit, &mut met);
+            if let Some(place) = self.in_table(number, own) {
+                oldest(place, self.limit, &mut met);
+            }
             let flips = if table.radius > 0 { table.prefix } else { 0 };
-            let around = || (0..flips).map(|bit| own ^ 1 << bit);
-            let together: usize = around()
-                .filter_map(|prefix| self.in_table(number, prefix))
-                .map(|(_, others)| 1 + others.len())
-                .sum();
+            let around: Vec<_> = (0..flips)
+                .filter_map(|bit| self.in_table(number, own ^ 1 << bit))
+                .collect();
+            let together: usize = around.iter().map(|(_, others)| 1 + others.len()).sum();
             let most = if together > self.limit {
                 table.neighbours
             } else {
                 self.limit
             };
-            if together > 0 {
-                around().for_each(|prefix| self.meet(number, prefix, most, &mut met));
+            for place in around {
+                oldest(place, most, &mut met);
             }
         }
         met
@@ -275,11 +269,8 @@ impl Stored {
             if key == 0 {
                 continue;
             }
-            if let Some((first, others)) =
-                places.standing(u64::from(key >> self.band_rest), place_of)
-            {
-                met.push(first);
-                met.extend_from_slice(others);
+            if let Some(place) = places.standing(u64::from(key >> self.band_rest), place_of) {
+                oldest(place, self.limit, &mut met);
             }
         }
         met
@@ -303,6 +294,12 @@ impl Stored {
     }
 }
 
+/// Add the oldest that stand in a place, so many at most.
+fn oldest((first, others): (u32, &[u32]), most: usize, met: &mut Vec<u32>) {
+    met.push(first);
+    met.extend_from_slice(&others[..others.len().min(most - 1)]);
+}
+
 fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
@@ -311,12 +308,12 @@ fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
 
 #[pymethods]
 impl Stored {
-    /// `tables`: of each the moves of its prefix, the prefix's bits, the radius and the limit of a place one bit away.
+    /// `tables`: of each the moves, the bits of a fingerprint and of the prefix, the radius, the limit of a place one bit away.
     /// `fields`: where the fingerprint begins in a record, where the verifier does, and where its band keys end.
     #[new]
     #[pyo3(signature = (*, tables, fields, bands, band_rest, limit, reach, verifier_reach))]
     fn new(
-        tables: Vec<(Vec<Move>, u32, u32, usize)>,
+        tables: Vec<(Vec<Move>, u32, u32, u32, usize)>,
         fields: (usize, usize, usize),
         bands: usize,
         band_rest: u32,
@@ -326,8 +323,9 @@ impl Stored {
     ) -> Self {
         let tables: Vec<_> = tables
             .into_iter()
-            .map(|(moves, prefix, radius, neighbours)| Table {
+            .map(|(moves, bits, prefix, radius, neighbours)| Table {
                 moves,
+                bits,
                 prefix,
                 radius,
                 neighbours,

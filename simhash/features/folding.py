@@ -31,7 +31,7 @@ def _runs() -> Iterator[str]:
 def changed(how: Normalisation) -> list[tuple[int, str]]:
     """Each code point that becomes something else, alone, and what: "" for nothing.
 
-    A text that stays as it is has no character that would not.
+    A run that normalisation leaves as it is has no character that would change.
     """
     changing = (character for run in _runs() if normalise(run, how) != run for character in run)
     return [(ord(i), form) for i in changing if (form := normalise(i, how)) != i]

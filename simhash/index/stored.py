@@ -25,13 +25,12 @@ def stored(layout: Layout) -> Stored:
     relation = layout.spec.relation
     if relation.design.bits > WORD_BITS:
         return StoredInPython(layout)
-    verifier_at = FINGERPRINT_AT + layout.fingerprint_bytes
     kernel = native.stored(
         tables=[
-            (table.leading, table.prefix, table.radius, most)
+            ([(m.take, m.mask, m.put) for m in table.moves], table.bits, table.prefix, table.radius, most)
             for table, most in zip(relation.design.tables, relation.neighbour_limits, strict=True)
         ],
-        fields=(FINGERPRINT_AT, verifier_at, verifier_at + layout.verifier_bytes),
+        fields=_fields(layout),
         bands=relation.bands,
         band_rest=BAND_BITS - _kept(layout),
         limit=relation.place_limit,
@@ -39,6 +38,12 @@ def stored(layout: Layout) -> Stored:
         verifier_reach=relation.verifier_bits if relation.verifier_reach is None else relation.verifier_reach,
     )
     return kernel or StoredInPython(layout)
+
+
+def _fields(layout: Layout) -> tuple[int, int, int]:
+    """Where the fingerprint begins in a record, where the verifier does, and where its band keys end."""
+    verifier = FINGERPRINT_AT + layout.fingerprint_bytes
+    return FINGERPRINT_AT, verifier, verifier + layout.verifier_bytes
 
 
 def _kept(layout: Layout) -> int:
@@ -50,7 +55,7 @@ class StoredInPython:
     """See `simhash.native.Stored`: dictionaries of lists."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+        self._fields = _fields(layout)
         self._relation = layout.spec.relation
         self._kept = _kept(layout)
         self._places: dict[_Place, list[int]] = {}
@@ -110,8 +115,8 @@ class StoredInPython:
 
     def _compared(self, number: int) -> tuple[int, int]:
         """Fingerprint and verifier of a record."""
-        fingerprint, record = self._layout.record(number, self._records[number])
-        return fingerprint or 0, record.verifier or 0
+        record, (fingerprint, verifier, end) = self._records[number], self._fields
+        return int.from_bytes(record[fingerprint:verifier]), int.from_bytes(record[verifier:end])
 
     def _in(self, places: Iterable[_Place]) -> set[int]:
         """All that stand in one of these places."""

@@ -58,6 +58,7 @@ class Table:
     Attributes:
         radius: two fingerprints meet here that differ in at most so many of the leading bits: 0 or 1.
         lead: has those bits set where they stand in the fingerprint.
+        moves: what puts the blocks into their new order.
     """
 
     bits: int
@@ -65,7 +66,7 @@ class Table:
     prefix: int
     radius: int = 0
     lead: int = field(init=False, repr=False, compare=False)
-    _forward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
+    moves: tuple[Move, ...] = field(init=False, repr=False, compare=False)
     _backward: tuple[Move, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,22 +80,12 @@ class Table:
             raise DesignError(f"radius is 0 or 1, not {self.radius}")
         moves = tuple(_moves(self.bits, self.blocks))
         object.__setattr__(self, "lead", sum(1 << (self.bits - 1 - bit) for bit in self._lead_bits()))
-        object.__setattr__(self, "_forward", moves)
+        object.__setattr__(self, "moves", moves)
         object.__setattr__(self, "_backward", tuple(Move(m.put, m.mask, m.take) for m in moves))
 
     def _lead_bits(self) -> list[int]:
         in_order = [bit for block in self.blocks for bit in range(block.start, block.end)]
         return in_order[: self.prefix]
-
-    @property
-    def leading(self) -> list[tuple[int, int, int]]:
-        """How the prefix is made, each as a `Move`'s (take, mask, put) of runs of bits, put within the prefix."""
-        runs, behind = [], self.prefix
-        for block in self.blocks:
-            if width := min(block.width, behind):
-                behind -= width
-                runs.append((self.bits - block.start - width, (1 << width) - 1, behind))
-        return runs
 
     @property
     def probes(self) -> int:
@@ -103,7 +94,7 @@ class Table:
 
     def permute(self, fingerprint: int) -> int:
         """The fingerprint with this table's blocks in front."""
-        return sum(((fingerprint >> m.take) & m.mask) << m.put for m in self._forward)
+        return sum(((fingerprint >> m.take) & m.mask) << m.put for m in self.moves)
 
     def restore(self, permuted: int) -> int:
         """The inverse of `permute`."""
