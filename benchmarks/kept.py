@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -61,14 +62,14 @@ def run(report: Report, sizes: Sizes, scratch: Path, pages: Path) -> None:
     _write(part, texts[: sizes.of_peers])
     size = sum(len(text.encode()) for _, text in texts) / len(texts)
     report.heading(f"kept: {len(texts):,} documents of {size:,.0f} bytes, Parquet to Parquet on one core")
-    ours = _rate(report, "simhash-dedup file", len(texts), sizes.runs, lambda: _ours(whole, scratch))
+    ours = _rate(report, "simhash-dedup file", len(texts), sizes.runs, partial(_ours, whole, scratch))
     report.ratio(Ratio(NAME, "text to kept Parquet", ours, "documents/s a core", ">=", EXPECTED))
     ways: dict[str, Callable[[], int]] = {}
     peers.environment(report.progress, peers.KEPT_REQUIREMENTS)  # before the clock runs
     if program := shutil.which("fastdedup"):
-        ways["fastdedup"] = lambda: _fastdedup(program, part, scratch)
+        ways["fastdedup"] = partial(_fastdedup, program, part, scratch)
     for name in sizes.peers:
-        ways[name] = lambda name=name: _peer(name, part, scratch, report)  # type: ignore[misc]
+        ways[name] = partial(_peer, name, part, scratch, report)
     for name, way in ways.items():
         try:
             theirs = _rate(report, name, min(sizes.of_peers, len(texts)), 1, way)
