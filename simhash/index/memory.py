@@ -196,9 +196,9 @@ class MemoryIndex(TextIndex):
         return self._stored.matches(entry.fingerprint, self._layout.verifier_of(entry), copy)
 
     def _insert(self, entry: Entry, now: int) -> int:
-        self._seq += 1
-        record = now.to_bytes(TIME_BYTES) + self._layout.body(entry)
+        record = now.to_bytes(TIME_BYTES) + self._layout.body(entry)  # first: what has no bytes must not take a number
         crowded = self._stored.add(record, entry.fingerprint is not None)
+        self._seq += 1
         if entry.fingerprint is None:
             self._by_digest[entry.digest] = self._seq
         elif crowded:

@@ -17,6 +17,7 @@ from typing import Protocol
 import xxhash
 
 from simhash.errors import IndexMismatch
+from simhash.features.schemes import without_surrogates
 from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
 from simhash.index.redis.layout import bucket_bits
 from simhash.relation.designs import automatic_design
@@ -60,7 +61,7 @@ class TextIndex:
 
         Raises:
             TypeError: a URL or text that is bytes, None or anything else that is no text.
-            ValueError: the URL is empty.
+            ValueError: the URL is empty, or has a lone surrogate.
             IndexMismatch: the index was made for another profile than `profile`.
         """
         return self.add_many([(url, text)])[0]
@@ -79,6 +80,8 @@ def entry_of(url: str, text: str, profile: Profile) -> Entry:
         raise TypeError(f"a URL is a str, not {type(url).__name__}")
     if not url.strip():
         raise ValueError("a page needs a URL, or another name of its own: a match is told by it")
+    if url != without_surrogates(url):
+        raise ValueError(f"a URL has no lone surrogates, which no encoding can hold: {url!r:.200}")
     signature = profile.signature(text, text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"")
     observation = xxhash.xxh3_128_digest(f"{url}\0{text}".encode("utf-8", "surrogatepass"))
     return Entry(

@@ -89,6 +89,8 @@ def test_a_fingerprint_too_wide_and_a_page_without_a_name_are_refused():
         distance(1 << 64, 1)
     with pytest.raises(ValueError, match="needs a URL"):
         MemoryIndex().add(" ", TEXT)
+    with pytest.raises(ValueError, match=r"no lone surrogates.*http://x/"):
+        MemoryIndex().add("http://x/\ud800", "a text")
 
 
 def test_an_index_takes_three_lines():

@@ -1,17 +1,19 @@
 """Pages in memory: the kernel and Python keep the same, and a page meets what brute force over all pages finds."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.index import IndexSpec, Relation
+from simhash.index import IndexSpec, Relation, Unique
+from simhash.index.memory import MemoryIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.stored import StoredInPython, stored
 from simhash.native import absence
 from simhash.relation.tables import design
-from tests.pages import banded, crowd, relation
+from tests.pages import banded, crowd, entry, relation
 
 NAMES = ["3", "4", "6", "10", "2-probed", "3-probed"]
 needs_kernel = pytest.mark.skipif(bool(absence()), reason="there is no kernel")
@@ -98,6 +100,21 @@ def test_what_is_forgotten_gives_its_memory_back_and_numbers_go_on():
         if number > 3:
             pages.forget(number - 3, stands=True)
     assert all(pages.record(number).endswith(b"%d" % number) for number in (9_998, 9_999, 10_000))
+
+
+def test_a_page_that_cannot_be_stored_takes_no_number_and_changes_nothing():
+    index = MemoryIndex(IndexSpec({}, relation(design("4")), 6, 1000))
+    random = Random(1)
+    one, wrong, two = (entry(n, random.getrandbits(64), random.getrandbits(64), partition=None) for n in (1, 2, 3))
+    index.check_and_insert([one], {})
+    with pytest.raises(UnicodeEncodeError):
+        index.check_and_insert([replace(wrong, url="http://x/\ud800")], {})
+    assert [answer.decision for answer in index.check_and_insert([two, one, two], {})] == [
+        Unique(2),
+        Unique(1),
+        Unique(2),
+    ]
+    assert [record.url for _, record in index.scan()] == [one.url, two.url]
 
 
 def test_wide_fingerprints_are_kept_in_python():
