@@ -228,3 +228,50 @@ def test_annotated_pages_are_not_annotated_again(tmp_path):
     inputs = [open_input(str(path), 1000, spool=False, keep=True)]
     with pytest.raises(InputError, match="has a column similarity already"):
         Outputs(Places(tmp_path / "v", annotated=tmp_path / "a.csv"), inputs)
+
+
+KINDS = [
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.string_view(),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("content", ["text", "html"])
+def test_a_content_may_be_a_column_of_any_kind_of_text_or_bytes(pool, tmp_path, content, kind):
+    bodies = [row["text"] for row in ROWS] if content == "text" else [f"<p>{row['text']}é</p>" for row in ROWS]
+    rows = [{"url": row["url"], "id": row["id"], content: body} for row, body in zip(ROWS, bodies, strict=True)]
+    source = tmp_path / "p.parquet"
+    columns = {name: pa.array([row[name] for row in rows]) for name in ("url", "id")}
+    pq.write_table(pa.table(columns | {content: pa.array(bodies).cast(kind)}), source)
+    for path in (source, written(tmp_path / "p.jsonl", [json.dumps(row).encode() for row in rows])):
+        run(bench_of(pool), Places(path.with_suffix(".verdicts"), path.with_suffix(".unique.jsonl")), path)
+    assert answers(source.with_suffix(".verdicts")) == answers(tmp_path / "p.verdicts")
+
+
+def test_a_row_that_is_not_in_utf8_is_rejected_and_the_others_are_judged(pool, tmp_path):
+    good = ROWS[0]["text"].encode()
+
+    def unchecked(*values):
+        """Strings as a careless program writes them."""
+        return pa.array(values, pa.binary()).view(pa.string())
+
+    source, places = tmp_path / "p.parquet", Places(tmp_path / "verdicts", rejected=tmp_path / "rejected")
+    columns = {
+        "url": pa.array([b"http://a/", b"http://b/", b"http://\xff/", b"http://d/"], pa.binary()),
+        "text": unchecked(good, good + b"\xff", good, None),
+        "html": unchecked(None, None, None, b"<p>\xff" + good),
+    }
+    pq.write_table(pa.table(columns), source)
+    summary = run(bench_of(pool), places, source)
+    assert (summary.pages, summary.rejected) == (1, 3)
+    said = [line["message"] for line in lines(places.rejected)]
+    assert said == [
+        f"not UTF-8: byte {len(good)} of {len(good) + 1} is 0xff",
+        "url is not UTF-8: U+DCFF at character 7",
+        f"not UTF-8: byte 3 of {len(good) + 4} is 0xff",
+    ]

@@ -342,7 +342,7 @@ def test_rows_of_parquet_that_are_no_pages_are_rejected_one_by_one(batch, tmp_pa
     said = {row["record"]: row["message"] for row in lines(tmp_path / "out" / "rejected.jsonl")}
     assert summary.rejected == len(said) == 4
     for number, words in (
-        (1, "lone surrogate, U+DCFF"),
+        (1, "not UTF-8: byte 0"),
         (2, "exactly one of html"),
         (3, "field `url`"),
         (4, "11,000,000"),

@@ -8,6 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -189,6 +191,16 @@ def test_a_killed_evaluation_leaves_no_process_behind(files: Path) -> None:
         left = {int(pid) for pid in process.stdout.readline().split()}
     assert len(left) >= 2
     wait_until_gone(left)
+
+
+def test_pages_of_a_table_give_the_figures_of_the_same_lines(files: Path) -> None:
+    in_lines = rows(files)[0]
+    schema = pa.schema([(name, pa.string()) for name in ("id", "url", "text", "html")])
+    pq.write_table(pa.Table.from_pylist(corpus(), schema), files / "pages.parquet")
+    (files / "pages.jsonl").write_text("")
+    in_a_table = rows(files, "--pages", str(files / "pages.parquet"))[0]
+    assert in_a_table["language"] == "ALL"
+    assert in_a_table == in_lines
 
 
 def test_several_files_of_pages_may_stand_behind_one_flag(files: Path) -> None:

@@ -37,7 +37,7 @@ from worker.files.inputs import open_input
 from worker.judging.children import Children
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.judging.judge import Prepared, Recipe, utf8_of
-from worker.records.page import decode_page
+from worker.records.page import page_in
 from worker.records.passing import RawRecord
 
 BATCH_PAGES = 128
@@ -114,13 +114,13 @@ def read_corpus(files: Sequence[Path], largest_page: int) -> Corpus:
     decoder = msgspec.json.Decoder(_PageLine)
     seen: set[str] = set()
     for number, record in enumerate(corpus.records(), start=1):
-        line = _parsed(decoder, record.value or b"", f"page {number}")
+        line = record.page or _parsed(decoder, record.value or b"", f"page {number}")
         name = line.id or line.url or ""
         if not name or name in seen:
             raise InputError(f"page {number} has {'the id of another: ' + name if name else 'neither id nor url'}")
         seen.add(name)
         corpus.ids.append(name)
-        corpus.languages.append(line.lang)
+        corpus.languages.append(line.lang if isinstance(line, _PageLine) else UNKNOWN_LANGUAGE)
     if not corpus.ids:
         raise InputError("there are no pages in " + ", ".join(map(str, files)))
     return corpus
@@ -131,8 +131,6 @@ def _records(files: Sequence[Path], largest_page: int) -> Iterator[RawRecord]:
         for record in open_input(str(path), largest_page, spool=False).records():
             if not isinstance(record, RawRecord):
                 raise InputError(f"{path}: {record.message}")
-            if record.page is not None:
-                raise InputError(f"{path}: pages to evaluate are JSONL, with ids and languages")
             yield record
 
 
@@ -313,7 +311,7 @@ def _text_of_task(task: tuple[RawRecord, Recipe]) -> str:
 def text_of(record: RawRecord, recipe: Recipe) -> str:
     """The main text of a page, as it is fingerprinted; empty where the page is rejected."""
     try:
-        page = decode_page(record.key, record.value, recipe.page_format, recipe.limits)
+        page = page_in(record, recipe.page_format, recipe.limits)
         utf8 = utf8_of(page)
         return extract_text(utf8, recipe.profile.extractor) if page.is_html else utf8.decode()
     except PageError:

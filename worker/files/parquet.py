@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,9 @@ ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, InputError)
 """What reading a broken file raises."""
 PAGE_ROWS = 256
 """Pages read at once."""
-READ = {"url", "id", "fetched_at", "charset", "content_type", *CONTENTS}
+NAMES = ("url", "id", "fetched_at", "charset", "content_type")
+AS_BYTES = ("html", "text")
+"""The contents that need no decoding here."""
 
 
 def schema_of(path: Path) -> pa.Schema:
@@ -65,16 +67,22 @@ def pages_in_parquet(
         topic = topic_of_footer(path)
         groups = range(file.num_row_groups) if groups is None else groups
         position = rows_before(file, groups[0]) if groups else 0
-        wanted = sorted(READ & set(file.schema_arrow.names))  # in one order: the record's bytes name it
+        wanted = sorted({*NAMES, *CONTENTS} & set(file.schema_arrow.names))  # in one order: the record's bytes name it
         for batch in file.iter_batches(PAGE_ROWS, list(groups), None if keep else wanted):
+            characters = {field.name for field in batch.schema if _is_string(field.type)}
             for at, row in enumerate(_representable(batch.select(wanted)).to_pylist()):
                 whole = (batch, at) if keep else None
-                yield position, _record_of_row(row, Source(topic, 0, position, None), whole)
+                yield position, _record_of_row(row, characters, Source(topic, 0, position, None), whole)
                 position += 1
 
 
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times that Python has no type for, and numbers where a name is expected, in those that it has."""
+    """Times that Python has no type for, and numbers where a name is expected, in those that it has; long texts as the
+    bytes that they are."""
     columns = []
     for field in batch.schema:
         column = batch[field.name]
@@ -82,18 +90,29 @@ def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
             column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
         elif field.name == "id" and pa.types.is_integer(field.type):
             column = pc.cast(column, pa.string())
+        elif field.name in AS_BYTES and _is_string(field.type):
+            column = column.cast(pa.binary() if pa.types.is_string(field.type) else pa.large_binary())
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _record_of_row(row: dict[str, Any], source: Source, whole: object) -> RawRecord:
-    """A page of a Parquet file, as the line of JSONL that it would be; HTML in bytes is taken as it is."""
-    given = {name: value if name == "html" else _plain(value) for name, value in row.items() if value is not None}
-    html, names = given.get("html"), {"charset", "id", "fetched_at", "content_type"} & given.keys()
-    if isinstance(html, bytes) and all(isinstance(given.get(name, ""), str) for name in ("url", *names)):
+def _record_of_row(row: dict[str, Any], characters: Set[str], source: Source, whole: object) -> RawRecord:
+    """A page of a Parquet file, from columns as they should be; from others the line of JSONL that they would be, which
+    says what is wrong.
+
+    Args:
+        characters: the columns in UTF-8.
+    """
+    contents = [name for name in CONTENTS if row.get(name) is not None]
+    given = {name: _plain(value) for name, value in row.items() if value is not None and name not in AS_BYTES}
+    are_names = "url" in given and all(isinstance(given.get(name, ""), str) for name in NAMES)
+    if are_names and len(contents) == 1 and (name := contents[0]) in AS_BYTES and isinstance(row[name], (bytes, str)):
+        content = row[name].encode() if isinstance(row[name], str) else row[name]
         charset = given.get("charset") or charset_of(given.get("content_type"))
-        page = Page(given.get("url", ""), html, True, charset, given.get("id"), given.get("fetched_at"))
-        return RawRecord(source, None, html, page, whole)
+        is_utf8 = name == "text" or name in characters or content is not row[name]
+        page = Page(given["url"], content, name == "html", charset, given.get("id"), given.get("fetched_at"), is_utf8)
+        return RawRecord(source, None, content, page, whole)
+    given |= {name: _plain(row[name]) for name in contents}
     try:
         value = msgspec.json.encode(given)
     except UnicodeEncodeError:  # bytes that are no UTF-8: written as surrogates, which are refused like any

@@ -17,6 +17,7 @@ from simhash.features.combining import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.index.interface import Answer
 from simhash.index.versions import change, packed
+from simhash.native import is_utf8
 from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
 from simhash.reading.extract import extract
@@ -25,7 +26,7 @@ from simhash.relation.overlap import contained, is_longer
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
 from worker.records.hints import NO_HINTS, Hints, hints_of, host_of, is_same_address
-from worker.records.page import Limits, PageFormat, checked, decode_page, observation
+from worker.records.page import Limits, PageFormat, observation, page_in
 from worker.records.passing import Page, RawRecord, Source
 from worker.records.verdict import Match, Previous, Verdict, hexadecimal, source_fields
 
@@ -101,7 +102,7 @@ def rejected(source: Source, error: PageError) -> Rejected:
 def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     profile = recipe.profile
     start = time.perf_counter()
-    page = _page(record, recipe)
+    page = page_in(record, recipe.page_format, recipe.limits)
     raw = page.content
     utf8 = utf8_of(page)
     decoded = time.perf_counter()
@@ -116,19 +117,14 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds, hints)
 
 
-def _page(record: RawRecord, recipe: Recipe) -> Page:
-    if record.page is not None:
-        return checked(record.page, recipe.limits)
-    return decode_page(record.key, record.value, recipe.page_format, recipe.limits)
-
-
 def utf8_of(page: Page) -> bytes:
     """A page's content in UTF-8, without NUL: browsers drop it in HTML, and in no text it says anything.
 
     Raises:
-        PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
+        PageError: stage "decode": no charset explains its bytes, they are not in the one that they should be in, or so
+            many are NUL that it is no text at all.
     """
-    utf8 = page.content if page.is_utf8 else decode_charset(page.content, page.charset).utf8
+    utf8 = _checked_utf8(page.content) if page.is_utf8 else decode_charset(page.content, page.charset).utf8
     if b"\0" not in utf8:
         return utf8
     nuls, characters = utf8.count(0), len(utf8.decode())
@@ -136,6 +132,16 @@ def utf8_of(page: Page) -> bytes:
         share = f"{nuls:,} of {characters:,} characters are NUL, U+0000"
         raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
     return utf8.replace(b"\0", b"")
+
+
+def _checked_utf8(content: bytes) -> bytes:
+    try:
+        if not is_utf8(content):
+            content.decode()  # says where it is not, or looks at it without the kernel
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start} of {len(content)} is {content[error.start]:#04x}"
+        raise PageError("decode", f"not UTF-8: {found}") from error
+    return content
 
 
 def judge(

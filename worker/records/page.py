@@ -17,7 +17,7 @@ import msgspec
 import xxhash
 
 from simhash.errors import PageError
-from worker.records.passing import Page, Source
+from worker.records.passing import Page, RawRecord, Source
 
 PageFormat = Literal["json", "html"]
 MAX_URL_BYTES = 32 << 10
@@ -66,6 +66,17 @@ def observation(source: Source, key: bytes | None, value: bytes) -> bytes:
     digest.update(b"\0" if key is None else b"\1" + key)
     place = f"{source.topic}\0{source.partition}\0{source.offset}\0{source.timestamp}\0"
     return xxhash.xxh3_128_digest(place.encode("utf-8", "surrogatepass") + digest.digest())
+
+
+def page_in(record: RawRecord, page_format: PageFormat, limits: Limits) -> Page:
+    """The page in a record, whatever container told what is what in it.
+
+    Raises:
+        PageError: stage "decode": it is no page, or larger than the limits.
+    """
+    if record.page is not None:
+        return checked(record.page, limits)
+    return decode_page(record.key, record.value, page_format, limits)
 
 
 def decode_page(key: bytes | None, value: bytes | None, page_format: PageFormat, limits: Limits) -> Page:
@@ -178,19 +189,24 @@ def charset_of(content_type: str | None) -> str | None:
 def _check_url(url: str, limits: Limits) -> None:
     if not url.strip():
         raise _refused("url is empty")
-    if (size := _utf8_length(url)) > limits.url:
+    if (size := _utf8_length("url", url)) > limits.url:
         raise _refused(f"url has {size:,} bytes, more than max_url_bytes = {limits.url:,}")
     if found := _CONTROL.search(url):
         raise _refused(f"url has a control character, U+{ord(found[0]):04X}, at character {found.start()}")
 
 
 def _check_short(name: str, text: str | None, limit: int) -> None:
-    if text is not None and (size := _utf8_length(text)) > limit:
+    if text is not None and (size := _utf8_length(name, text)) > limit:
         raise _refused(f"{name} has {size:,} bytes, more than {limit:,}")
 
 
-def _utf8_length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def _utf8_length(name: str, text: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _refused(f"{name} is not UTF-8: U+{ord(text[error.start]):04X} at character {error.start}") from error
 
 
 def _refused(message: str) -> PageError:

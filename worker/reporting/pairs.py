@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from simhash.reading.extract import extract_text
 from simhash.signature.profiles import Profile
 from worker.files.inputs import open_inputs
 from worker.judging.judge import Rejected, utf8_of
-from worker.records.page import Limits, checked, decode_page
-from worker.records.passing import Page, RawRecord
+from worker.records.page import Limits, page_in
+from worker.records.passing import Page
 from worker.reporting.collected import Collected, Row
 
 LARGEST_PAGE = 10 << 20
@@ -62,17 +63,9 @@ def pages_in(files: Sequence[Path]) -> Iterator[Page]:
     inputs, _ = open_inputs([str(path) for path in files], LARGEST_PAGE, spool=False)
     for each in inputs:
         for record in each.records():
-            if not isinstance(record, Rejected) and (page := _page(record)) is not None:
-                yield page
-
-
-def _page(record: RawRecord) -> Page | None:
-    try:
-        if record.page is not None:
-            return checked(record.page, LIMITS)
-        return decode_page(record.key, record.value, "json", LIMITS)
-    except PageError:
-        return None
+            if not isinstance(record, Rejected):
+                with suppress(PageError):
+                    yield page_in(record, "json", LIMITS)
 
 
 def text_of(page: Page, profile: Profile) -> str | None:
