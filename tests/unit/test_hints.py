@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.reading.extracted import Extracted
-from worker.records.hints import MAX_CANONICAL_BYTES, NO_HINTS, canonical_url, hints_of, is_same_address
+from worker.records.hints import MAX_CANONICAL_BYTES, NO_HINTS, canonical_url, hints_of, host_of, is_same_address
 
 BASE = "https://news.example/2026/a.html?page=2#top"
 
@@ -105,3 +105,20 @@ def test_language_and_robots_are_short_or_left_out(language, robots, said):
 
 def test_most_pages_say_nothing():
     assert hints_of(Extracted("text", "title"), BASE) is NO_HINTS
+
+
+URLS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["http://", "https://", "HTTP://", "http:", "ftp://", " http://", "//"]),
+    st.text("aZ0.-:@[]é_\t%", max_size=8),
+    st.sampled_from(["", "/", "/a?b", "?b", "#c", "/\n", "\n/"]),
+)
+
+
+@given(URLS)
+def test_the_host_is_what_the_standard_library_says(url):
+    try:
+        said = urlsplit(url).hostname
+    except ValueError:
+        said = None
+    assert host_of(url) == said

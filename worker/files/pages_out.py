@@ -243,7 +243,7 @@ class _Parquet:
         self._take()
         if self._taken:
             with writing(self._output.name):
-                self._writer.write_table(pa.Table.from_batches(self._taken, self._schema).combine_chunks())
+                self._writer.write_table(pa.Table.from_batches(self._taken, self._schema))
         self._taken, self._rows, self._bytes = [], 0, 0
 
     def finish(self) -> None:

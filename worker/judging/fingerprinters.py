@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simhash.signature.profiles import Profile
 from worker.judging.children import ChildLost, Children
-from worker.judging.heap import give_large_blocks_back, give_memory_back, resident
+from worker.judging.heap import give_large_blocks_back, give_memory_back, look_for_cycles_seldom, resident
 from worker.judging.judge import Prepared, Recipe, Rejected, prepare
 from worker.records.page import Limits
 from worker.records.passing import RawRecord
@@ -76,6 +76,7 @@ def _make_work(recipe: Recipe, memory: int, prepare: Prepare) -> Callable[[Seque
     """In the child: load all that pages need, and limit what they may take."""
     give_large_blocks_back()
     recipe.profile.signature_of_html(WARM_UP, b"")
+    look_for_cycles_seldom()
     resting = resident()
     _limit_memory(memory)
     return partial(_prepare_chunk, recipe=recipe, prepare=prepare, resting=resting)
@@ -154,6 +155,7 @@ class Fingerprinters:
 
     def __init__(self, recipe: Recipe, processes: int, limits: PageLimits, prepare: Prepare = prepare) -> None:
         give_large_blocks_back()  # the parent holds each page a few times over, too
+        look_for_cycles_seldom()
         self.processes = processes
         self._limits = limits
         make_work = partial(_make_work, recipe, limits.memory, prepare)

@@ -1,13 +1,17 @@
-"""The C library's heap: what large pages have left free goes back to the system. Without glibc, nothing is done."""
+"""The heap: what large pages have left free goes back to the system (with glibc), and cycles are seldom looked for."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from contextlib import suppress
 from pathlib import Path
 
 LARGE_BLOCK_BYTES = 1 << 19
+OBJECTS_BETWEEN = 20_000
+"""So many new objects, a few batches of pages, before cycles among them are looked for. Python's own 700 are a batch's
+beginning: all that is under way would be looked through again and again."""
 _M_MMAP_THRESHOLD = -3
 """Of <malloc.h>."""
 
@@ -32,3 +36,8 @@ def give_large_blocks_back() -> None:
     """
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
+def look_for_cycles_seldom() -> None:
+    """From now on: pages hold none."""
+    gc.set_threshold(OBJECTS_BETWEEN, *gc.get_threshold()[1:])

@@ -18,6 +18,8 @@ _ADDRESS = re.compile(r"""https?://[^\x00-\x20\x7f/?#@\\<>"^`{|}]+(?:[/?][^\x00-
 """A host without a user's name, and nothing that a template left unfilled."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
 """A language tag in form (RFC 5646), or one with the underscore of locales."""
+_PLAIN_HOST = re.compile(r"https?://([a-z0-9.-]+)(?:[/?#]|\Z)")
+"""Nearly all URLs begin so; `urlsplit` takes ten times as long to say the same."""
 _OWN_PORTS = {"http": 80, "https": 443}
 
 
@@ -61,6 +63,8 @@ def canonical_url(reference: str, base: str) -> str | None:
 
 def host_of(url: str) -> str | None:
     """The host of a URL; None: it has none."""
+    if plain := _PLAIN_HOST.match(url):
+        return plain[1]
     try:
         return urlsplit(url).hostname
     except ValueError:
