@@ -4,8 +4,9 @@ Pages are JSONL (.zst) of `url`, `html` and `main`, the text that people marked;
 label of a block is the share of its words that stand in the marked text, in the same order. A block weighs what its
 words do among those of its page; a page of a kind (`page_type`) that is rare in the files, and one of the first file,
 weighs more. The first look is learned twice more, on half of the sites each: so the second look
-learns from answers of a first one that had not seen the page. The weights go to `simhash/reading/main_text.json`, with
-the names of the files and their counts. It needs CatBoost: `pip install catboost==1.2.10`.
+learns from answers of a first one that had not seen the page. Pages that nobody marked may stand beside them
+(`learning_pages`). The weights go to `simhash/reading/main_text.json`, with the names of the files and their counts. It
+needs CatBoost: `pip install catboost==1.2.10`.
 
 --folds K says what to expect: K parts of the sites are each scored by what was learned from the others. Precision and
 recall are of 4-grams of words with their counts, as in Scrapinghub's article-extraction benchmark (2020).
@@ -32,6 +33,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from benchmarks import learning_pages
 from simhash.reading import block_features, main_text
 from simhash.reading.html_blocks import Blocks, read_blocks
 
@@ -41,17 +43,20 @@ ALIGNED_EXACTLY = 30_000_000
 """Words of a page times words of its truth, up to which the alignment is exact."""
 LEAST_COVERED = 0.85
 """A page whose truth is not in its blocks says nothing of blocks."""
-OF_FIRST_FILE = 3.0
-"""What a page of the first file weighs: it is the one that --folds scores."""
+OF_FIRST_FILE, OF_TAUGHT, OF_FRAMED = 4.0, 2.0, 0.5
+"""What a page weighs of the first file, the one that --folds scores; of --taught; of --framed."""
 OF_TYPE = {"forum": 2.0, "product": 2.5, "service": 2.0, "documentation": 1.5, "collection": 1.5, "listing": 1.5}
 MOST_OTHER = 6.0
 """What is not content weighs at most so many times what is: a page of a hundred comments would outweigh all others."""
 NUMBERS = (*block_features.NAMES, *block_features.SECOND_NAMES)
-TREES, DEPTH, RATE, BORDERS = 90, 5, 0.2, 48
+TREES, DEPTH, RATE, BORDERS = 160, 5, 0.12, 48
 THINNED = 4
 LEAF_SCALE = 1024
-VERSION = 2
+VERSION = 3
 SEED = 1
+
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @dataclass
@@ -240,29 +245,47 @@ def written(looks: Sequence[main_text.Look], sure: int, possible: int, learned_f
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--folds", default=0, help="score so many parts of the first file's sites, learned from all others")
-@click.option("--sure", default=16, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--taught", type=FILE, help="pages to go on reading as they are read today")
+@click.option("--framed", type=FILE, help="pages whose articles are put into made-up frames")
+@click.option("--sure", default=32, show_default=True, help="log odds, in 64ths, above which a block is content")
 @click.option("--possible", default=-48, show_default=True, help="the same of a page that has little of that")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="where the weights go")
-def main(files: Sequence[Path], folds: int, sure: int, possible: int, out: Path) -> None:
+def main(
+    files: Sequence[Path],
+    folds: int,
+    taught: Path | None,
+    framed: Path | None,
+    sure: int,
+    possible: int,
+    out: Path,
+) -> None:
     """Learn the weights of `main-text` from marked pages, or say what to expect of them."""
-    found = [[*learned_from(file, OF_FIRST_FILE if file == files[0] else 1.0)] for file in files]
+    found = {_name(file): [*learned_from(rows(file), 1.0)] for file in files}
+    for page in found[_name(files[0])]:
+        page.weight *= OF_FIRST_FILE
+    if taught:
+        found["taught"] = [*learned_from(learning_pages.taught(rows(taught)), OF_TAUGHT)]
+    if framed:
+        found["framed"] = [*learned_from(learning_pages.framed(rows(framed)), OF_FRAMED)]
     if folds:
-        expected(found[0], [page for pages in found[1:] for page in pages], folds, sure, possible)
+        tried = found.pop(_name(files[0]))
+        expected(tried, [page for pages in found.values() for page in pages], folds, sure, possible)
         return
-    pages = [page for pages in found for page in pages if page.is_covered]
+    pages = [page for pages in found.values() for page in pages if page.is_covered]
     looks = [look_of(model) for model in learn(pages)]
-    counts = {
-        file.name.split(".")[0]: sum(page.is_covered for page in pages)
-        for file, pages in zip(files, found, strict=True)
-    }
+    counts = {name: sum(page.is_covered for page in pages) for name, pages in found.items()}
     out.write_text(written(looks, sure, possible, counts), encoding="utf-8")
 
 
-def learned_from(file: Path, weight: float) -> Iterator[Page]:
-    """The pages of a file that may be learned from."""
-    for row in rows(file):
+def _name(file: Path) -> str:
+    return file.name.split(".")[0]
+
+
+def learned_from(rows: Iterable[dict[str, Any]], weight: float) -> Iterator[Page]:
+    """The pages that may be learned from."""
+    for row in rows:
         if row.get("set") != "test" and (page := marked(row, weight)):
             yield page
 

@@ -22,7 +22,7 @@ from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
 from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 9
+INTERFACE = 10
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"

@@ -195,5 +195,5 @@ mod _native {
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 9;
+    const INTERFACE: u32 = 10;
 }

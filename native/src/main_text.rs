@@ -1,6 +1,6 @@
 //! HTML to main text: blocks, features, the decision (`simhash/reading/main_text.py`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use pyo3::exceptions::PyValueError;
@@ -62,6 +62,7 @@ pub struct MainText {
     possible: i64,
     unsure: i64,
     least: usize,
+    repeated: usize,
 }
 
 /// Name, role, number, mask, ended as, ends, stops at a table, stops at a cell, skipped.
@@ -73,7 +74,7 @@ type Found = (String, String, String, String, String);
 #[pymethods]
 impl MainText {
     #[new]
-    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, sure, possible, unsure, least))]
+    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, sure, possible, unsure, least, repeated))]
     #[allow(clippy::too_many_arguments)] // by keyword, from one call
     fn new(
         names: Vec<Told>,
@@ -87,6 +88,7 @@ impl MainText {
         possible: i64,
         unsure: i64,
         least: usize,
+        repeated: usize,
     ) -> Self {
         let table = names.iter().find(|told| told.0 == "table").map_or(0, |told| told.2);
         let names: Vec<_> = names.into_iter().map(role).collect();
@@ -99,6 +101,7 @@ impl MainText {
             possible,
             unsure,
             least,
+            repeated,
         }
     }
 
@@ -136,9 +139,16 @@ impl MainText {
         let scores = self.scores_of(blocks);
         let bar = self.bar(&blocks.sizes, &scores);
         let taken = blocks.texts.iter().zip(scores).filter(|(_, score)| *score > bar);
-        let texts: Vec<&str> = taken.map(|(text, _)| &blocks.text[text.clone()]).collect();
+        let texts = taken.map(|(text, _)| &blocks.text[text.clone()]);
+        let mut seen: HashSet<&str, RandomState> = HashSet::default();
+        let texts: Vec<&str> = texts.filter(|&text| !self.is_long(text) || seen.insert(text)).collect();
         let main = texts.join("\n");
         if main.chars().count() < self.least { all.to_owned() } else { main }
+    }
+
+    /// Whether a text is one that a page has once.
+    fn is_long(&self, text: &str) -> bool {
+        text.len() >= self.repeated && text.chars().count() >= self.repeated
     }
 
     /// The score above which a block of this page is content.

@@ -12,6 +12,7 @@ for bit.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from html.entities import html5
@@ -49,6 +50,8 @@ TREES_AT_ONCE = 128
 UNSURE = 46
 """In 64ths. A page whose sure blocks hold less of the text of its possible ones has content of a kind that the looks
 know little of (an offer, a list, a thread): there a possible block is content."""
+REPEATED_CHARACTERS = 100
+"""A block of so many that stands in a page again, in its copy for telephones or for printing, is content once."""
 SCORE_SHIFT = 4
 """Leaves are in 1024ths of a natural logarithm of odds, scores in 64ths."""
 
@@ -158,6 +161,7 @@ def _kernel() -> native.PageReader | None:
         possible=learned.possible,
         unsure=UNSURE,
         least=MIN_MAIN_CHARACTERS,
+        repeated=REPEATED_CHARACTERS,
     )
 
 
@@ -175,8 +179,17 @@ def text_of(blocks: Blocks, learned: Weights) -> str:
     if not texts or blocks.is_large:
         return "\n".join(texts)
     taken = chosen(*scores(blocks, learned), learned)
-    main = "\n".join(text for text, is_taken in zip(texts, taken.tolist(), strict=True) if is_taken)
+    main = "\n".join(_once([text for text, is_taken in zip(texts, taken.tolist(), strict=True) if is_taken]))
     return main if len(main) >= MIN_MAIN_CHARACTERS else "\n".join(texts)
+
+
+def _once(texts: Sequence[str]) -> Iterator[str]:
+    """Without the long ones that stood before."""
+    seen: set[str] = set()
+    for text in texts:
+        if len(text) < REPEATED_CHARACTERS or text not in seen:
+            seen.add(text)
+            yield text
 
 
 def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool_]:

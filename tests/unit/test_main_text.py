@@ -73,6 +73,14 @@ def test_a_hidden_span_is_not_shown_up_to_its_end_or_that_of_what_holds_it(page:
     assert both(page).text == "\n".join(shown)
 
 
+def test_a_long_block_that_stands_there_again_is_content_once_and_a_short_one_each_time() -> None:
+    others = [f"<p>{SENTENCE.replace('river', word) * 2}</p>" for word in ("lake", "sea", "brook")]
+    for length, times in ((main_text.REPEATED_CHARACTERS - 1, 2), (main_text.REPEATED_CHARACTERS, 1)):
+        again = ("É" + SENTENCE * 2)[: length - 1] + "."
+        text = both(f"<article>{others[0]}<p>{again}</p>{others[1]}<p>{again}</p>{others[2]}</article>").text
+        assert text.splitlines().count(again) == times, length
+
+
 def test_where_little_is_sure_what_is_possible_is_content() -> None:
     learned = main_text.weights()
     sure, possible, neither = learned.sure + 1, learned.possible + 1, learned.possible
