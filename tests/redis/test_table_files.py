@@ -253,6 +253,14 @@ def test_a_content_may_be_a_column_of_any_kind_of_text_or_bytes(pool, tmp_path, 
     assert answers(source.with_suffix(".verdicts")) == answers(tmp_path / "p.verdicts")
 
 
+def test_a_dictionary_that_is_not_in_utf8_is_a_broken_input(tmp_path):
+    words = pa.array([b"http://\xff/"], pa.binary()).view(pa.string())
+    url = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), words)
+    pq.write_table(pa.table({"url": url, "text": ["a"]}), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match="p.parquet: .*0xff"):
+        list(open_input(str(tmp_path / "p.parquet"), 1 << 20, spool=False).records())
+
+
 def test_a_row_that_is_not_in_utf8_is_rejected_and_the_others_are_judged(pool, tmp_path):
     good = ROWS[0]["text"].encode()
 
@@ -262,7 +270,7 @@ def test_a_row_that_is_not_in_utf8_is_rejected_and_the_others_are_judged(pool, t
 
     source, places = tmp_path / "p.parquet", Places(tmp_path / "verdicts", rejected=tmp_path / "rejected")
     columns = {
-        "url": pa.array([b"http://a/", b"http://b/", b"http://\xff/", b"http://d/"], pa.binary()),
+        "url": unchecked(b"http://a/", b"http://b/", b"http://\xff/", b"http://d/"),
         "text": unchecked(good, good + b"\xff", good, None),
         "html": unchecked(None, None, None, b"<p>\xff" + good),
     }

@@ -24,7 +24,7 @@ from worker.files.places import is_remote, named, opened
 from worker.records.page import CONTENTS, charset_of
 from worker.records.passing import Page, RawRecord, Source
 
-ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, InputError)
+ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, UnicodeDecodeError, InputError)
 """What reading a broken file raises."""
 PAGE_ROWS = 256
 """Pages read at once."""
@@ -81,8 +81,8 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times that Python has no type for, and numbers where a name is expected, in those that it has; long texts as the
-    bytes that they are."""
+    """Times that Python has no type for, and numbers where a name is expected, in those that it has; and strings as the
+    bytes that they are, which are not always UTF-8."""
     columns = []
     for field in batch.schema:
         column = batch[field.name]
@@ -90,7 +90,7 @@ def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
             column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
         elif field.name == "id" and pa.types.is_integer(field.type):
             column = pc.cast(column, pa.string())
-        elif field.name in AS_BYTES and _is_string(field.type):
+        elif _is_string(field.type):
             column = column.cast(pa.binary() if pa.types.is_string(field.type) else pa.large_binary())
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
