@@ -55,12 +55,12 @@ wheel: $(DEV_STAMP) ## the source distribution, and the wheel made from it, into
 
 # An environment of the wheel alone; what the tests need besides, and the tests, come behind it on the path.
 WHEEL := $(CURDIR)/$(OUT)/wheel
-wheel-test: wheel ## the tests that need no server, on the built wheel
+wheel-test: wheel servers ## all tests, on the built wheel
 	$(BIN)/python -m venv --clear --without-pip $(WHEEL)
 	$(BIN)/python -m pip --disable-pip-version-check --python $(WHEEL) install --quiet --no-deps dist/*.whl
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'), '$(CURDIR)', sep='\n')" > $$(echo $(WHEEL)/lib/python3*/site-packages)/tests.pth
 	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -c "import simhash._native; print(simhash._native.__file__)" | grep $(WHEEL)
-	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -m pytest $(TESTS) --import-mode append tests/unit
+	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -m pytest $(TESTS) --import-mode append
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
