@@ -54,7 +54,7 @@ wheel: $(DEV_STAMP) ## the source distribution, and the wheel made from it, into
 	$(BIN)/python -m uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
 # An environment of the wheel alone; what the tests need besides, and the tests, come behind it on the path.
-WHEEL := $(CURDIR)/$(OUT)/wheel
+WHEEL := $(OUT)/wheel
 wheel-test: wheel servers ## all tests, on the built wheel
 	$(BIN)/python -m venv --clear --without-pip $(WHEEL)
 	$(BIN)/python -m pip --disable-pip-version-check --python $(WHEEL) install --quiet --no-deps dist/*.whl
