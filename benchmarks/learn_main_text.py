@@ -263,6 +263,8 @@ def main(
 ) -> None:
     """Learn the weights of `main-text` from marked pages, or say what to expect of them."""
     found = {_name(file): [*learned_from(rows(file), 1.0)] for file in files}
+    if len(found) < len(files):
+        raise click.UsageError("two files have one name up to its first dot: the weights name what they learned from")
     for page in found[_name(files[0])]:
         page.weight *= OF_FIRST_FILE
     if taught:

@@ -17,7 +17,6 @@ from simhash.features.combining import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.index.interface import Answer
 from simhash.index.versions import change, packed
-from simhash.native import is_utf8
 from simhash.reading.charset import MAX_NUL_SHARE
 from simhash.reading.charset import decode as decode_charset
 from simhash.reading.extract import extract
@@ -121,10 +120,9 @@ def utf8_of(page: Page) -> bytes:
     """A page's content in UTF-8, without NUL: browsers drop it in HTML, and in no text it says anything.
 
     Raises:
-        PageError: stage "decode": no charset explains its bytes, they are not in the one that they should be in, or so
-            many are NUL that it is no text at all.
+        PageError: stage "decode": no charset explains its bytes, or so many are NUL that it is no text at all.
     """
-    utf8 = _checked_utf8(page.content) if page.is_utf8 else decode_charset(page.content, page.charset).utf8
+    utf8 = page.content if page.is_utf8 else decode_charset(page.content, page.charset).utf8
     if b"\0" not in utf8:
         return utf8
     nuls, characters = utf8.count(0), len(utf8.decode())
@@ -132,16 +130,6 @@ def utf8_of(page: Page) -> bytes:
         share = f"{nuls:,} of {characters:,} characters are NUL, U+0000"
         raise PageError("decode", f"{share}, more than {MAX_NUL_SHARE:.0%}: the page is no text")
     return utf8.replace(b"\0", b"")
-
-
-def _checked_utf8(content: bytes) -> bytes:
-    try:
-        if not is_utf8(content):
-            content.decode()  # says where it is not, or looks at it without the kernel
-    except UnicodeDecodeError as error:
-        found = f"byte {error.start} of {len(content)} is {content[error.start]:#04x}"
-        raise PageError("decode", f"not UTF-8: {found}") from error
-    return content
 
 
 def judge(

@@ -17,6 +17,7 @@ import msgspec
 import xxhash
 
 from simhash.errors import PageError
+from simhash.native import is_utf8
 from worker.records.passing import Page, RawRecord, Source
 
 PageFormat = Literal["json", "html"]
@@ -74,9 +75,12 @@ def page_in(record: RawRecord, page_format: PageFormat, limits: Limits) -> Page:
     Raises:
         PageError: stage "decode": it is no page, or larger than the limits.
     """
-    if record.page is not None:
-        return checked(record.page, limits)
-    return decode_page(record.key, record.value, page_format, limits)
+    if record.page is None:
+        return decode_page(record.key, record.value, page_format, limits)
+    page = checked(record.page, limits)
+    if page.is_utf8:
+        _check_utf8(page.content)
+    return page
 
 
 def decode_page(key: bytes | None, value: bytes | None, page_format: PageFormat, limits: Limits) -> Page:
@@ -148,12 +152,16 @@ def _why_not_json(value: bytes, first: str) -> str:
     try:
         parsed = json.loads(value.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        return f"not UTF-8: byte {error.start} of {len(value)} is {value[error.start]:#04x}"
+        return _not_utf8(error)
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}"
     except (RecursionError, ValueError) as error:
         return f"not JSON: {str(error) or first}"
     return _lone_surrogate(parsed) or f"not JSON: {first}"
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"not UTF-8: byte {error.start} of {len(error.object)} is {error.object[error.start]:#04x}"
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -184,6 +192,15 @@ def charset_of(content_type: str | None) -> str | None:
     """The charset that a Content-Type declares."""
     found = _CHARSET.search(content_type[:1024]) if content_type else None
     return found[1] if found else None
+
+
+def _check_utf8(content: bytes) -> None:
+    """What a container says to be characters; those of JSON were read as such."""
+    try:
+        if not is_utf8(content):
+            content.decode()  # says where it is not, or looks at it without the kernel
+    except UnicodeDecodeError as error:
+        raise _refused(_not_utf8(error)) from error
 
 
 def _check_url(url: str, limits: Limits) -> None:
