@@ -3,7 +3,7 @@
     python       run, all blocks of a page in one namespace
     pycon        the same, with the output that Python must give
     console      each `$ ` command is run by a shell, and what it prints must be what stands below it
-    sh           each command must exist, with its flags; those of ours that need but files are run, too, on stand-ins
+    sh           each command must exist, with its flags; and ours are run, on stand-ins for what they name
 
 `python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
 `deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
@@ -13,6 +13,8 @@ README.zh.md takes those of README.md.
 from __future__ import annotations
 
 import doctest
+import gzip
+import json
 import os
 import re
 import shlex
@@ -23,6 +25,10 @@ from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+import zstandard
+
+from benchmarks.samples import read_pages
 
 ROOT = Path(__file__).parents[1]
 TRANSLATION = ROOT / "README.zh.md"
@@ -36,6 +42,10 @@ KAFKA = "127.0.0.1:9092"
 REDIS = "redis://127.0.0.1:6379"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 _ANY_FENCE = re.compile(r"^```\w*\n.*?^```$", re.M | re.S)
+ALONE = ("batch", "evaluate", "file", "hosts", "plan", "tables", "verify")
+"""Commands that need no server and no broker, where they name none."""
+ELSEWHERE = ("docs/batch.md", "docs/data-sets.md", "docs/formats.md")
+"""Pages whose commands are run in tests/spark, test_data_sets and test_remote."""
 _CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
 """Figures that another run, or another machine, gives otherwise."""
 
@@ -164,6 +174,40 @@ def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
             words = shlex.split(f" {line}".partition("  #")[0].partition(" # ")[0], posix=True)
             if words:
                 yield number, words
+
+
+def our_commands(path: Path, *, alone: bool) -> list[list[str]]:
+    """The commands of ours in a page's `sh` fences that need but files, or the others; without those run elsewhere."""
+    ours = (words for _, words in commands_in(path) if words[0] == "simhash-dedup" and named(path) not in ELSEWHERE)
+    return [words for words in ours if _needs_but_files(words) == alone]
+
+
+def _needs_but_files(words: list[str]) -> bool:
+    return words[1] in ALONE and not {"--config", "--hosts-topic"} & {*words}
+
+
+def stand_ins(place: Path) -> Path:
+    """Put into a folder what the documents' commands name: pages, verdicts, tables, pairs, lists and profiles."""
+    pages = [*read_pages(ROOT / "samples/pages.jsonl.zst")]
+    for day, some in {"monday": pages[:200], "tuesday": pages[200:]}.items():
+        lines = b"".join(json.dumps(page).encode() + b"\n" for page in some)
+        (place / f"{day}-pages.jsonl.zst").write_bytes(zstandard.compress(lines))
+        printed(f"simhash-dedup file {day}-pages.jsonl.zst --state seen --out {day}.jsonl", place, {})
+    (place / "pages.jsonl.zst").write_bytes((place / "monday-pages.jsonl.zst").read_bytes())  # each id once
+    verdicts = (place / "monday.jsonl").read_text()
+    (place / "verdicts.jsonl").write_text(verdicts)
+    (known,) = re.findall(r"tables lookup archive (\w+)", (ROOT / "docs/compressed-tables.md").read_text())
+    verdicts = verdicts.replace(json.loads(verdicts.splitlines()[0])["fingerprint"], known)
+    (place / "verdicts.jsonl.zst").write_bytes(zstandard.compress(verdicts.encode()))
+    printed("simhash-dedup tables build tuesday.jsonl --out newer", place, {})
+    pair = {"a": pages[0]["id"], "b": pages[1]["id"], "jaccard": 0.9}
+    (place / "pairs.jsonl.gz").write_bytes(gzip.compress(json.dumps(pair).encode()))
+    (place / "takedowns.txt").write_text(pages[0]["url"] + "\n")
+    (place / "urls.txt").write_text("".join(f"{page['url']}?{n}\n" for n in range(5) for page in pages))
+    printed("simhash-dedup plan --documents 10M --urls urls.txt --dictionary-out urls.zdict", place, {})
+    (place / "strict.toml").write_text(blocks(ROOT / "docs/tuning.md", "toml")[0].text)
+    (place / "mine.toml").write_text("reach = 12")
+    return place
 
 
 def fences(path: Path) -> list[str]:

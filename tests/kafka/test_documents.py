@@ -1,16 +1,34 @@
 """The commands and examples of the documents that speak to Kafka: run as they stand there, on a broker of the tests."""
 
+import itertools
+import json
 import os
 import runpy
 import signal
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
-from tests.documents import KAFKA, ROOT, blocks, named, pages_with, run_console, speaks_to_kafka, workplace
+from tests.documents import (
+    KAFKA,
+    ROOT,
+    blocks,
+    named,
+    our_commands,
+    pages_with,
+    run_console,
+    speaks_to_kafka,
+    stand_ins,
+    workplace,
+)
+from tests.stream import Stream, json_page, until
 from worker.records.page import Limits, decode_page
+from worker.settings import PREFIX
 
 PAGES = [path for path in pages_with("console") if any(map(speaks_to_kafka, blocks(path, "console")))]
 
@@ -38,6 +56,55 @@ def end_worker(noted):
     """A page whose output was another has not come to its `kill`."""
     with suppress(OSError):
         os.kill(int(noted.read_text()), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A workplace with all that the commands name."""
+    return stand_ins(workplace(tmp_path_factory.mktemp("files")))
+
+
+@pytest.mark.parametrize("path", [path for path in pages_with("sh") if our_commands(path, alone=False)], ids=named)
+def test_the_commands_of_a_page_that_need_servers_end_well(path, files, kafka_server, redis_server, name):
+    """On a stream whose pages are judged, or with a worker that judges them."""
+    settings = {"hosts_topic": "hosts", "metrics_address": "off"}
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, 2, settings=settings)
+    done = stream.command("topics")
+    assert done.returncode == 0, done.stdout + done.stderr
+    stream.send([json_page(n, f"Page {n} of a stream whose words are its own: {n * n}.") for n in range(COUNT)])
+    own = {n.removeprefix(PREFIX).lower(): v for n, v in stream.environment().items() if n.startswith(PREFIX)}
+    (files / "dedup.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items()))
+    commands = [words[1:] for words in our_commands(path, alone=False)]
+    if commands[0][0] != "run":
+        ends_well(["run"], stream, files)
+    for words in commands:
+        ends_well(words, stream, files)
+
+
+COUNT = 40
+
+
+def ends_well(words, stream, place):
+    """Run a command of ours as it stands there; one that goes on until it is told to end does its work first."""
+    environment = stream.environment()
+    if "--config" in words:
+        environment = {name: value for name, value in environment.items() if not name.startswith(PREFIX)}
+    command = [str(Path(sys.executable).parent / "simhash-dedup"), *words]
+    with subprocess.Popen(command, env=environment, cwd=place, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            if words[0] == "run":
+                begun = itertools.takewhile(lambda line: "is ours" not in line, process.stderr)
+                beginning = "".join(begun)
+                assert process.poll() is None, beginning
+                stream.wait_for(COUNT)
+                process.send_signal(signal.SIGTERM)
+            elif "--follow" in words:
+                until(lambda: stream.committed(stream.settings["hosts_topic"]), "hosts in the topic")
+                process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, f"{words}\n{said}"
 
 
 def test_scrapys_items_become_pages_that_the_worker_reads(kafka_server, name):
