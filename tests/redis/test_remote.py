@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
+from tests.documents import ROOT, commands_in
 from tests.redis.test_files import PAGES, written
 from tests.redis.test_table_files import csv_file, parquet
 from tests.unit.test_warc import http as http_response
@@ -121,6 +122,16 @@ def test_an_address_is_judged_as_the_file_is_and_written_as_one_is(put, tmp_path
         assert content(f"{out}unique.{name}") == (tmp_path / f"unique.{name}").read_bytes()
     with pytest.raises(InputError, match="verdicts exists: --force"):
         judge(address, "--out", out + "verdicts")
+
+
+def test_the_commands_of_the_page_on_formats_run_as_they_stand_there(s3, tmp_path):
+    s3.create_bucket(Bucket="crawl")
+    s3.upload_file(str(warc(tmp_path / "monday.warc.gz")), "crawl", "monday.warc.gz")
+    for _, (_, command, *arguments) in commands_in(ROOT / "docs" / "formats.md"):
+        assert command == "file"
+        assert judge(*arguments).exit_code == 0
+    assert content("s3://crawl/monday.verdicts.jsonl").count(b"\n") == 80
+    assert content("s3://crawl/unique.warc.gz")
 
 
 def test_a_page_of_an_address_is_the_same_record_when_it_is_read_again(put, tmp_path):
