@@ -249,6 +249,6 @@ def _characters(how: Normalisation) -> object:
 
 def _kinds_and_spaces() -> bytes:
     table = segment.kinds_table().copy()
-    spaces = re.findall(r"\s", "".join(map(chr, range(KNOWN))))
+    spaces = re.findall(r"\s", segment.code_points(KNOWN))
     table[[*map(ord, spaces)]] |= _SPACE
     return table.tobytes()

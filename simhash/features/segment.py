@@ -59,15 +59,20 @@ _OTHER_HAN = "[\u3005-\u3007\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\U00020000-\U
 _HAN_RUN = re.compile(f"[\u4e00-\u9fd5]{{1,{HAN_RUN_CHARACTERS}}}|{_OTHER_HAN}")
 
 
+def code_points(end: int) -> str:
+    """All characters below `end`, in their order, lone surrogates among them."""
+    return np.arange(end, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
 @cache
 def kinds_table() -> NDArray[np.uint8]:
     """Kind of every code point, shape (0x110000,); 0 separates. Python's Unicode (3.11: version 14.0)."""
     table = np.zeros(_CODE_POINTS, dtype=np.uint8)
-    every = "".join(map(chr, range(_LAST_LETTER + 1)))
+    every = code_points(_LAST_LETTER + 1)
     for run in re.finditer(r"[^\W_]+", every):
         table[run.start() : run.end()] = LETTER
-    marks = [i for i, character in enumerate(every) if unicodedata.category(character)[0] == "M"]
-    table[marks] = MARK
+    categories = np.frombuffer("".join(map(unicodedata.category, every)).encode(), np.uint8)
+    table[: _LAST_LETTER + 1][categories[::2] == ord("M")] = MARK
     _assign(table, _HAN_RANGES, {LETTER: HAN, 0: HAN})
     _assign(table, _KANA_RANGES, {LETTER: KANA, MARK: KANA, 0: KANA})
     _assign(table, _HANGUL_RANGES, {LETTER: HANGUL})
