@@ -30,6 +30,8 @@ from worker.verifying.sources import Sources
 ROOT = Path(__file__).parent.parent
 WAIT_SECONDS = 240.0
 """Longest wait for a condition; every wait ends as soon as its condition holds."""
+ERRORS = "__connect.errors."
+"""What the headers of a dead letter begin with that say where its record stands."""
 DOCUMENTS = "1000"
 """Size of the streams' indexes."""
 
@@ -176,25 +178,27 @@ class Stream:
             check=False,
         )
 
+    @contextmanager
+    def _reading(self, *topics: str) -> Iterator[KafkaConsumer]:
+        """A consumer of what is committed to all partitions of these topics, from their beginnings on."""
+        with KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as consumer:
+            found = [TopicPartition(t, n) for t in topics for n in sorted(consumer.partitions_for_topic(t) or [])]
+            consumer.assign(found)
+            consumer.seek_to_beginning(*found)
+            yield consumer
+
     def committed(self, topic: str | None = None) -> list[Any]:
         """All committed records of an output topic (default: verdicts) up to its end as of now."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
-        try:
-            name = topic or self.verdict_topic
-            partitions = [TopicPartition(name, n) for n in sorted(consumer.partitions_for_topic(name) or [])]
-            consumer.assign(partitions)
-            consumer.seek_to_beginning(*partitions)
-            ends = consumer.end_offsets(partitions)
+        with self._reading(topic or self.verdict_topic) as consumer:
+            ends = consumer.end_offsets(list(consumer.assignment()))
             rows: list[Any] = []
             end = time.monotonic() + 10
-            while any(consumer.position(p) < ends[p] for p in partitions) and time.monotonic() < end:
+            while any(consumer.position(p) < ends[p] for p in ends) and time.monotonic() < end:
                 for batch in consumer.poll(200, max_records=5000).values():
                     rows += batch
             return rows
-        finally:
-            consumer.close()
 
     def verdicts(self) -> list[dict[str, Any]]:
         """All committed verdicts."""
@@ -204,10 +208,9 @@ class Stream:
         """How many committed verdicts and dead letters each input record has, by partition and offset."""
         found = Counter((v["source"]["partition"], v["source"]["offset"]) for v in self.verdicts())
         for row in self.committed(self.dead_letter_topic):
-            headers = dict(row.headers)
-            prefix = "__connect.errors."
-            if prefix + "offset" in headers:  # else it marks a letter that was sent back
-                found[int(headers[prefix + "partition"]), int(headers[prefix + "offset"])] += 1
+            if _answers(row):
+                headers = dict(row.headers)
+                found[int(headers[ERRORS + "partition"]), int(headers[ERRORS + "offset"])] += 1
         return found
 
     def check(self, *, index: bool = True) -> None:
@@ -230,9 +233,22 @@ class Stream:
 
             until(shared, f"{count} workers of {self.name} with partitions")
 
-    def wait_for(self, count: int) -> None:
-        """Wait until at least `count` records are answered."""
-        until(lambda: sum(self.answers().values()) >= count, f"{count} answers of {self.name}")
+    def wait_for(self, count: int, unless: Callable[[], Any] = bool) -> None:
+        """Wait until at least `count` records are answered, or `unless` gives something true."""
+        with self._reading(self.verdict_topic, self.dead_letter_topic) as consumer:
+            answered = 0
+
+            def enough() -> Any:
+                nonlocal answered
+                answered += sum(_answers(row) for rows in consumer.poll(200).values() for row in rows)
+                return answered >= count or unless()
+
+            until(enough, f"{count} answers of {self.name}", pause=0)
+
+
+def _answers(row: Any) -> bool:
+    """Whether a committed record answers one of the input; another dead letter marks one that was sent back."""
+    return not row.topic.endswith(".dlq") or ERRORS + "offset" in dict(row.headers)
 
 
 @dataclass

@@ -115,7 +115,7 @@ def run(
         if crash_at or stop_at:
             until(lambda: failure or not thread.is_alive(), "the end")
         else:
-            until(lambda: failure or sum(stream.answers().values()) >= count, f"{count} answers")
+            stream.wait_for(count, unless=lambda: failure)
     finally:
         stopping.set()
         thread.join(30)
