@@ -3,7 +3,7 @@
     python       run, all blocks of a page in one namespace
     pycon        the same, with the output that Python must give
     console      each `$ ` command is run by a shell, and what it prints must be what stands below it
-    sh           each command must exist, with its flags; and ours are run, on stand-ins for what they name
+    sh           each command must exist, with its flags; and ours are run (benchmarks, too), on stand-ins for what they name
 
 `python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
 `deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
@@ -42,6 +42,7 @@ KAFKA = "127.0.0.1:9092"
 REDIS = "redis://127.0.0.1:6379"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 _ANY_FENCE = re.compile(r"^```\w*\n.*?^```$", re.M | re.S)
+OURS = ("simhash-dedup", "python")
 ALONE = ("batch", "evaluate", "file", "hosts", "plan", "tables", "verify")
 """Commands that need no server and no broker, where they name none."""
 ELSEWHERE = ("docs/batch.md", "docs/data-sets.md", "docs/formats.md")
@@ -77,7 +78,7 @@ def named(path: Path) -> str:
 
 def workplace(folder: Path) -> Path:
     """A folder in which the documents' commands find what they name, and can write."""
-    for name in ("samples", "docs", "deploy"):
+    for name in ("samples", "docs", "deploy", "benchmarks", "tests"):
         (folder / name).symlink_to(ROOT / name)
     return folder
 
@@ -178,12 +179,12 @@ def commands_in(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def our_commands(path: Path, *, alone: bool) -> list[list[str]]:
     """The commands of ours in a page's `sh` fences that need but files, or the others; without those run elsewhere."""
-    ours = (words for _, words in commands_in(path) if words[0] == "simhash-dedup" and named(path) not in ELSEWHERE)
+    ours = (words for _, words in commands_in(path) if words[0] in OURS and named(path) not in ELSEWHERE)
     return [words for words in ours if _needs_but_files(words) == alone]
 
 
 def _needs_but_files(words: list[str]) -> bool:
-    return words[1] in ALONE and not {"--config", "--hosts-topic"} & {*words}
+    return words[0] == "python" or (words[1] in ALONE and not {"--config", "--hosts-topic"} & {*words})
 
 
 def stand_ins(place: Path) -> Path:
@@ -193,7 +194,8 @@ def stand_ins(place: Path) -> Path:
         lines = b"".join(json.dumps(page).encode() + b"\n" for page in some)
         (place / f"{day}-pages.jsonl.zst").write_bytes(zstandard.compress(lines))
         printed(f"simhash-dedup file {day}-pages.jsonl.zst --state seen --out {day}.jsonl", place, {})
-    (place / "pages.jsonl.zst").write_bytes((place / "monday-pages.jsonl.zst").read_bytes())  # each id once
+    lines = b"".join(json.dumps(page).encode() + b"\n" for page in pages[:30])  # each id once
+    (place / "pages.jsonl.zst").write_bytes(zstandard.compress(lines))
     verdicts = (place / "monday.jsonl").read_text()
     (place / "verdicts.jsonl").write_text(verdicts)
     (known,) = re.findall(r"tables lookup archive (\w+)", (ROOT / "docs/compressed-tables.md").read_text())
