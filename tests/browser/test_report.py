@@ -125,6 +125,12 @@ def test_a_pair_stands_side_by_side_with_features_and_bits(report):
     assert told["differ"] == 2 * int(bits)
 
 
+def test_a_link_to_a_page_that_is_no_duplicate_says_so(report):
+    assert seen(report, 'seen.pair = $("pair").textContent;', "#verdict=0") == {
+        "pair": "Verdict 0 is none of these duplicates."
+    }
+
+
 def test_a_report_is_light_and_dark(report):
     paper = "getComputedStyle(document.body).backgroundColor"
     told = seen(report, f"seen.light = {paper}; press('t'); seen.dark = {paper}; press('t'); seen.again = {paper};")
