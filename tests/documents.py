@@ -3,7 +3,7 @@
     python       run, all blocks of a page in one namespace
     pycon        the same, with the output that Python must give
     console      each `$ ` command is run by a shell, and what it prints must be what stands below it
-    sh           each command must exist, with its flags; and ours are run (benchmarks, too), on stand-ins for what they name
+    sh           each command must exist, with its flags; and ours are run, benchmarks too, on stand-ins
 
 `python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
 `deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
