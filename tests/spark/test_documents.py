@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 import zstandard
 
@@ -19,7 +20,13 @@ from deploy.local.ports import free_port
 from tests.documents import ROOT, commands_in, printed, workplace
 
 COMMANDS = [words for _, words in commands_in(ROOT / "docs" / "batch.md") if words[0] != "pip"]
-PROGRAMS = Path(sys.executable).parent
+PROGRAMS = Path(pyspark.__file__).parent / "bin"
+"""Spark's own; beside this Python they are only where PySpark was installed, and not where a wheel of ours is tried."""
+
+
+@pytest.fixture(autouse=True)
+def _programs_in_reach(monkeypatch):
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{PROGRAMS}")
 
 
 @pytest.fixture
@@ -44,8 +51,8 @@ def running(role, *arguments, until, directory):
     """A process of Spark's cluster, up to the line that says it is there."""
     where = ("--host", "127.0.0.1", "--webui-port", "0")
     command = [str(PROGRAMS / "spark-class"), f"org.apache.spark.deploy.{role}", *where, *arguments]
-    own = {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "SPARK_WORKER_DIR": str(directory)}
-    with subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"SPARK_WORKER_DIR": str(directory)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             before = "".join(takewhile(lambda line: until not in line, process.stderr))
             assert process.poll() is None, before
