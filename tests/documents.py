@@ -189,7 +189,7 @@ def _needs_but_files(words: list[str]) -> bool:
 
 def stand_ins(place: Path) -> Path:
     """Put into a folder what the documents' commands name: pages, verdicts, tables, pairs, lists and profiles."""
-    pages = [*read_pages(ROOT / "samples/pages.jsonl.zst")]
+    pages = read_pages()
     for day, some in {"monday": pages[:200], "tuesday": pages[200:]}.items():
         lines = b"".join(json.dumps(page).encode() + b"\n" for page in some)
         (place / f"{day}-pages.jsonl.zst").write_bytes(zstandard.compress(lines))
@@ -205,7 +205,12 @@ def stand_ins(place: Path) -> Path:
     pair = {"a": pages[0]["id"], "b": pages[1]["id"], "jaccard": 0.9}
     (place / "pairs.jsonl.gz").write_bytes(gzip.compress(json.dumps(pair).encode()))
     (place / "takedowns.txt").write_text(pages[0]["url"] + "\n")
-    (place / "urls.txt").write_text("".join(f"{page['url']}?{n}\n" for n in range(5) for page in pages))
+    return stand_ins_of_workers(place)
+
+
+def stand_ins_of_workers(place: Path) -> Path:
+    """Put into a folder what a worker's flags name: profiles and a dictionary of URLs."""
+    (place / "urls.txt").write_text("".join(f"{page['url']}?{n}\n" for n in range(5) for page in read_pages()))
     printed("simhash-dedup plan --documents 10M --urls urls.txt --dictionary-out urls.zdict", place, {})
     (place / "strict.toml").write_text(blocks(ROOT / "docs/tuning.md", "toml")[0].text)
     (place / "mine.toml").write_text("reach = 12")

@@ -23,7 +23,7 @@ from tests.documents import (
     pages_with,
     run_console,
     speaks_to_kafka,
-    stand_ins,
+    stand_ins_of_workers,
     workplace,
 )
 from tests.stream import Stream, json_page, until
@@ -60,8 +60,8 @@ def end_worker(noted):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A workplace with all that the commands name."""
-    return stand_ins(workplace(tmp_path_factory.mktemp("files")))
+    """A workplace with all that the commands name, but for their settings."""
+    return stand_ins_of_workers(workplace(tmp_path_factory.mktemp("files")))
 
 
 @pytest.mark.parametrize("path", [path for path in pages_with("sh") if our_commands(path, alone=False)], ids=named)
