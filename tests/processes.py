@@ -1,8 +1,19 @@
-"""The processes below one, by /proc: to see that none is left behind."""
+"""What a process writes, and the processes below one, by /proc: to see that none is left behind."""
 
+import subprocess
 from pathlib import Path
 
 from tests.stream import until
+
+
+def written_until(process: "subprocess.Popen[str]", text: str) -> list[str]:
+    """The lines that a process writes to its standard error, up to one with this text."""
+    assert process.stderr
+    lines = [""]
+    while text not in lines[-1]:
+        lines.append(process.stderr.readline())
+        assert lines[-1], f"it ended without {text!r}:\n{''.join(lines)}"
+    return lines
 
 
 def descendants(pid: int) -> set[int]:

@@ -1,6 +1,5 @@
 """The commands and examples of the documents that speak to Kafka: run as they stand there, on a broker of the tests."""
 
-import itertools
 import json
 import os
 import runpy
@@ -26,6 +25,7 @@ from tests.documents import (
     stand_ins_of_workers,
     workplace,
 )
+from tests.processes import written_until
 from tests.stream import Stream, json_page, until
 from worker.records.page import Limits, decode_page
 from worker.settings import PREFIX
@@ -93,9 +93,7 @@ def ends_well(words, stream, place):
     with subprocess.Popen(command, env=environment, cwd=place, stderr=subprocess.PIPE, text=True) as process:
         try:
             if words[0] == "run":
-                begun = itertools.takewhile(lambda line: "is ours" not in line, process.stderr)
-                beginning = "".join(begun)
-                assert process.poll() is None, beginning
+                written_until(process, "is ours")
                 stream.wait_for(COUNT)
                 process.send_signal(signal.SIGTERM)
             elif "--follow" in words:

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Entry
-from tests.processes import descendants
+from tests.processes import descendants, written_until
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, relation_of_workers, texts, until, working
 
@@ -195,7 +195,7 @@ def test_a_broker_that_is_gone_is_told_in_lines_of_ours_and_the_stream_goes_on(r
         with working(worker):
             made.wait_for(32)
             broker.kill()
-            told = written_until(worker, "no Kafka broker answers")
+            told = written_until(worker.process, "no Kafka broker answers")
             broker.start()
             made.send([json_page(n, text) for n, text in enumerate(texts(16, Random(8)), start=32)])
             made.wait_for(48)
@@ -205,15 +205,6 @@ def test_a_broker_that_is_gone_is_told_in_lines_of_ours_and_the_stream_goes_on(r
     lines = [line for line in [*told, *written.splitlines()] if "error" in line.lower()]
     assert len(lines) < 20
     assert all("[kafka" not in line for line in lines)
-
-
-def written_until(worker, text):
-    """The lines that a worker writes up to one with this text."""
-    lines = []
-    while not lines or text not in lines[-1]:
-        lines.append(worker.process.stderr.readline())
-        assert lines[-1], lines
-    return lines
 
 
 def test_sigterm_leaves_no_gap(stream):

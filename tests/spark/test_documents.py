@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import zstandard
 from benchmarks.samples import read_pages
 from deploy.local.ports import free_port
 from tests.documents import ROOT, commands_in, printed, workplace
+from tests.processes import written_until
 
 COMMANDS = [words for _, words in commands_in(ROOT / "docs" / "batch.md") if words[0] != "pip"]
 PROGRAMS = Path(pyspark.__file__).parent / "bin"
@@ -54,8 +54,7 @@ def running(role, *arguments, until, directory):
     environment = os.environ | {"SPARK_WORKER_DIR": str(directory)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            before = "".join(takewhile(lambda line: until not in line, process.stderr))
-            assert process.poll() is None, before
+            written_until(process, until)
             yield
         finally:
             process.kill()
