@@ -66,7 +66,7 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
             "same_host": False,
             "similarity": round(similarity, 3),
             "containment": None if share is None or record.features is None else round(share, 3),
-            "features": record.features,
+            "size": record.features,
             "is_canonical": None,
         }
     return {

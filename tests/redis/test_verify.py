@@ -277,9 +277,9 @@ def change_a_similarity(told):
     first_of(told, lambda v: v["match"]["similarity"] > 0.1)["match"]["similarity"] -= 0.031
 
 
-def change_a_length(told):
-    match = first_of(told, lambda v: v["match"]["features"])["match"]
-    match["features"] = match["features"] * 2 + 1
+def change_a_size(told):
+    match = first_of(told, lambda v: v["match"]["size"])["match"]
+    match["size"] = match["size"] * 2 + 1
 
 
 def change_a_containment(told):
@@ -292,7 +292,7 @@ def call_a_shorter_page_better(told):
 
 
 def call_a_longer_page_no_better(told):
-    first_of(told, lambda v: v["better"] and v["features"] > 2 * v["match"]["features"])["better"] = False
+    first_of(told, lambda v: v["better"] and v["features"] > 2 * v["match"]["size"])["better"] = False
 
 
 def say_more_than_all(told):
@@ -333,7 +333,7 @@ DOCTORED = [
     (deny_the_canonical_url, "wrong is_canonical"),
     (claim_a_canonical_url, "wrong is_canonical"),
     (change_a_similarity, "wrong similarity"),
-    (change_a_length, "wrong length"),
+    (change_a_size, "wrong size"),
     (change_a_containment, "wrong containment"),
     (call_a_shorter_page_better, "wrong better"),
     (call_a_longer_page_no_better, "wrong better"),
@@ -360,7 +360,7 @@ def name(duplicate, unique):
     duplicate["match"] |= {field: unique[field] for field in ("url", "id", "fetched_at", "seq")}
     distance = int(duplicate["fingerprint"], 16) ^ int(unique["fingerprint"], 16)
     duplicate["match"]["distance"] = distance.bit_count()
-    duplicate["match"] |= {"similarity": None, "containment": None, "features": None}
+    duplicate["match"] |= {"similarity": None, "containment": None, "size": None}
     duplicate["better"] = None
 
 

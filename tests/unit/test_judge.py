@@ -167,7 +167,7 @@ def test_a_near_verdict_tells_how_alike_both_are_and_how_much_of_the_page_its_ma
         prepared(2, url="http://x:8/", text=" ".join([*WORDS, *"abcdefghijklmno"])),
     )
     match = near.match
-    assert (match.kind, match.same_host, match.features) == ("near", True, 203)
+    assert (match.kind, match.same_host, match.size) == ("near", True, 203)
     assert match.similarity == pytest.approx(196 / 211, abs=0.06)
     assert match.containment == pytest.approx(196 / 211, abs=0.06)
     assert match.similarity == round(DEFAULT.similarity(int(first.verifier, 16), int(near.verifier, 16)), 3)
@@ -179,7 +179,7 @@ def test_of_an_exact_copy_all_is_in_its_match(index):
     match = copy.match
     assert (match.same_host, match.similarity, match.containment, copy.better) == (False, 1.0, 1.0, False)
     short = verdicts(index, prepared(3, text="a b"), prepared(4, text="a b!"))[1]
-    assert (short.match.similarity, short.match.containment, short.match.features, short.better) == (1, 1, 2, False)
+    assert (short.match.similarity, short.match.containment, short.match.size, short.better) == (1, 1, 2, False)
 
 
 def test_a_shorter_page_loses_nothing_and_is_not_better(index):
@@ -193,7 +193,7 @@ def test_of_a_match_whose_length_nobody_knows_it_is_not_told(index):
     index.check_and_insert([replace(entry_of(page, journalled=False), features=None)], {})
     near = verdicts(index, prepared(2, text=" ".join(WORDS[:-20])))[0]
     assert near.match.similarity > 0.7
-    assert (near.match.features, near.match.containment, near.better) == (None, None, None)
+    assert (near.match.size, near.match.containment, near.better) == (None, None, None)
 
 
 def says(number, head, text=WORDS):

@@ -44,7 +44,7 @@ MATCH = pa.struct(
         ("same_host", pa.bool_()),
         ("similarity", pa.float64()),
         ("containment", pa.float64()),
-        ("features", pa.int64()),
+        ("size", pa.int64()),
         ("is_canonical", pa.bool_()),
     ]
 )

@@ -233,7 +233,7 @@ def match_of(page: Prepared, decision: Duplicate, profile: Profile) -> Match:
         same_host=record.url == page.url or (host is not None and host == host_of(record.url)),
         similarity=_told(similarity),
         containment=1.0 if exact else _told(_contained(similarity, signature.features, record.features)),
-        features=record.features,
+        size=record.features,
         is_canonical=None if canonical is None else is_same_address(record.url, canonical),
     )
 
@@ -248,6 +248,6 @@ def _told(share: float | None) -> float | None:
 
 
 def _is_better(page: Prepared, match: Match | None) -> bool | None:
-    if match is None or match.features is None:
+    if match is None or match.size is None:
         return None
-    return match.kind == "near" and is_longer(page.signature.features, match.features)
+    return match.kind == "near" and is_longer(page.signature.features, match.size)

@@ -24,8 +24,8 @@ class Match(msgspec.Struct, frozen=True):
     Attributes:
         similarity: Jaccard similarity of the two texts' word sequences, as their sketches estimate it; None: the
             profile has no sketch.
-        containment: the share of the duplicate that the match has too, by that and both numbers of features.
-        features: the match's, to within 3.5 %; None: it was stored before that was kept.
+        containment: the share of the duplicate that the match has too, by that and both sizes.
+        size: how many features the match has, to within 3.5 %; None: it was stored before that was kept.
         is_canonical: the match is what the duplicate says is its canonical URL; None: it says nothing.
     """
 
@@ -39,7 +39,7 @@ class Match(msgspec.Struct, frozen=True):
     same_host: bool | None = None
     similarity: float | None = None
     containment: float | None = None
-    features: int | None = None
+    size: int | None = None
     is_canonical: bool | None = None
 
 

@@ -69,8 +69,8 @@ class Verdicts:
         observation: its first 64 bits.
         page, match_page: hashes of (url, id, fetched_at), the page's own and as the match states it; url, match_url.
         distance, exact, same_url: what a duplicate says; of unique pages 0 and false.
-        features: how many a page has; match_features: those of its match, as a duplicate says.
-        similarity, containment: in thousandths; better: 0 or 1. As match_features, UNTOLD where a verdict says nothing.
+        features: how many a page has; match_size: those of its match, as a duplicate says.
+        similarity, containment: in thousandths; better: 0 or 1. As match_size, UNTOLD where a verdict says nothing.
         miscalled: whether it is wrong of its match being its canonical URL.
         fetched: in seconds since 1970, 0: nobody knows.
         previous_fetched, previous_distance, previous_similarity: of its URL's last version; UNTOLD: nothing is said.
@@ -97,7 +97,7 @@ class Verdicts:
     exact: Flags
     same_url: Flags
     features: Numbers
-    match_features: Numbers
+    match_size: Numbers
     similarity: Numbers
     containment: Numbers
     better: Numbers
@@ -220,7 +220,7 @@ class VerdictColumns:
             match is not None and match.kind == "exact",
             match is not None and match.same_url,
             told.features,
-            UNTOLD if match is None or match.features is None else match.features,
+            UNTOLD if match is None or match.size is None else match.size,
             _thousandths(match.similarity if match else None),
             _thousandths(match.containment if match else None),
             UNTOLD if told.better is None else told.better,
@@ -260,7 +260,7 @@ class VerdictColumns:
             exact=column[11].astype(np.bool_),
             same_url=column[12].astype(np.bool_),
             features=column[13],
-            match_features=column[14],
+            match_size=column[14],
             similarity=column[15],
             containment=column[16],
             better=column[17],

@@ -16,8 +16,8 @@ NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
 STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"
 CANONICAL = "wrong is_canonical"
 YOUNGER = "match is younger"
-SIMILARITY, LENGTH, CONTAINMENT, BETTER = "wrong similarity", "wrong length", "wrong containment", "wrong better"
-LENGTH_SHARE = 0.04
+SIMILARITY, SIZE, CONTAINMENT, BETTER = "wrong similarity", "wrong size", "wrong containment", "wrong better"
+SIZE_SHARE = 0.04
 """How far a stored length may be off: a byte holds it to within 3.5 %."""
 MOST_UNDER_ONE_NUMBER = 16
 """Where a number was given to several pages, so many are looked at for the one that a match names."""
@@ -177,7 +177,7 @@ def _check_comparison(each: _Named) -> None:
 def _check_overlap(each: _Named) -> None:
     """What a verdict says of how much both have in common, where it says it."""
     told, rows, exact = each.pages.verdicts, each.rows, each.pages.verdicts.exact[each.rows]
-    own, true, said = told.features[rows], told.features[each.named], told.match_features[rows]
+    own, true, said = told.features[rows], told.features[each.named], told.match_size[rows]
     similarity, containment, better = told.similarity[rows], told.containment[rows], told.better[rows]
     bits = each.pages.rule.verifier_bits
     sketched = distances(each.pages.verifier[rows], each.pages.verifier[each.named])
@@ -188,22 +188,20 @@ def _check_overlap(each: _Named) -> None:
         lambda row, _: f"says {told.similarity[row] / 1000} of sketches that are another number of bits apart",
     )
     each.tell(
-        LENGTH,
-        (said != UNTOLD) & (abs(said - true) > LENGTH_SHARE * true),
-        lambda row, match: (
-            f"says that its match has {told.match_features[row]:,} features, not {told.features[match]:,}"
-        ),
+        SIZE,
+        (said != UNTOLD) & (abs(said - true) > SIZE_SHARE * true),
+        lambda row, match: f"says that its match has {told.match_size[row]:,} features, not {told.features[match]:,}",
     )
     shared = similarity / (1000 + similarity) * (own + said)
     share = np.minimum(np.minimum(own, said), shared) / np.maximum(own, 1)
     each.tell(
         CONTAINMENT,
         (containment != UNTOLD) & (abs(containment - np.where(exact, 1000, 1000 * share)) > 2),
-        lambda row, _: f"says {told.containment[row] / 1000}, which its similarity and both lengths do not give",
+        lambda row, _: f"says {told.containment[row] / 1000}, which its similarity and both sizes do not give",
     )
     each.tell(
         BETTER,
-        (better == 1) & (exact | (own <= true)) | (better == 0) & ~exact & (own > 2 * LENGTH_SHARE * said + said + 1),
+        (better == 1) & (exact | (own <= true)) | (better == 0) & ~exact & (own > 2 * SIZE_SHARE * said + said + 1),
         lambda row, match: f"has {told.features[row]:,} features, its match {told.features[match]:,}",
     )
 

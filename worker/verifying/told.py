@@ -29,7 +29,7 @@ class Match(msgspec.Struct):
     seq: int
     similarity: float | None = None
     containment: float | None = None
-    features: int | None = None
+    size: int | None = None
     is_canonical: bool | None = None
 
 
@@ -170,7 +170,7 @@ def verdict(data: bytes) -> Told:
     if (told.verdict == "unique") != (told.match is None) or (told.match is None) != (told.seq is not None):
         raise ValueError("a unique page has a number and no match, a duplicate a match and no number")
     match, previous = told.match, told.previous
-    of_match = (match.seq, match.distance, match.features or 0) if match else ()
+    of_match = (match.seq, match.distance, match.size or 0) if match else ()
     of_previous = (previous.distance or 0,) if previous else ()
     numbers = (told.seq or 0, told.source.offset, told.features, *of_match, *of_previous)
     if min(numbers) < 0 or max(numbers) >= MOST_NUMBER:
