@@ -42,8 +42,8 @@ check: $(DEV_STAMP) ## lint and types
 servers: ## install what Kafka and Redis need as local processes
 	deploy/local/servers install
 
-bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one run
-	$(BIN)/python -m benchmarks
+bench: $(DEV_STAMP) servers ## speed and memory beside peers and limits, in one run; BENCH='--only index' for a part
+	$(BIN)/python -m benchmarks $(BENCH)
 
 site: $(DEV_STAMP) ## the documents as a site: out/site/index.html
 	$(BIN)/python -m deploy.docs.pictures

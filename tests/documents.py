@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,9 @@ ALONE = ("batch", "evaluate", "file", "hosts", "plan", "tables", "verify")
 """Commands that need no server and no broker, where they name none."""
 ELSEWHERE = ("docs/batch.md", "docs/data-sets.md", "docs/formats.md")
 """Pages whose commands are run in tests/spark, test_data_sets and test_remote."""
+NOTHING_INSTALLED = {"MAKEFLAGS": "STAMP= DEV_STAMP="}
+"""The environment in which `make` takes the environment that there is as it is."""
+_NOT_COPIED = (".git", ".venv*", ".cache", ".hypothesis", ".*_cache", "__pycache__", "out", "dist", "build", "target")
 _CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
 """Figures that another run, or another machine, gives otherwise."""
 
@@ -81,6 +85,14 @@ def workplace(folder: Path) -> Path:
     for name in ("samples", "docs", "deploy", "benchmarks", "tests"):
         (folder / name).symlink_to(ROOT / name)
     return folder
+
+
+def copied_tree(folder: Path) -> Path:
+    """A copy of this tree, in which `make` uses this Python, and the servers that are here."""
+    copied = shutil.copytree(ROOT, folder / "tree", ignore=shutil.ignore_patterns(*_NOT_COPIED))
+    (copied / ".venv").symlink_to(sys.prefix)
+    (copied / ".cache").symlink_to(ROOT / ".cache")
+    return copied
 
 
 def run_python(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:

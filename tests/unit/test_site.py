@@ -1,8 +1,7 @@
-"""The documents as a site: built as `make site` builds it, with no warning, and every link in it leads somewhere."""
+"""The documents as a site: as `make site` builds it, with no warning, and every link in it leads somewhere."""
 
 import os
 import subprocess
-import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
@@ -10,9 +9,7 @@ import pytest
 
 import simhash
 from deploy.docs.pictures import IMAGES, PICTURES
-from tests.documents import ROOT
-
-CONFIG = "deploy/docs/mkdocs.yml"
+from tests.documents import NOTHING_INSTALLED, copied_tree
 
 
 class Page(HTMLParser):
@@ -31,24 +28,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    place = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--quiet",
-        "--strict",
-        "--config-file",
-        CONFIG,
-        "--site-dir",
-        place,
-    ]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
-    )
+    tree = copied_tree(tmp_path_factory.mktemp("site"))
+    command, own = ["make", "site"], os.environ | NOTHING_INSTALLED
+    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return place
+    return tree / "out" / "site"
 
 
 def test_every_link_of_the_site_leads_to_a_place_in_it(site):
