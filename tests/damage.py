@@ -81,7 +81,7 @@ class Damage:
 
     def wrong_field(self, fingerprint, record):
         spot = self.tables(fingerprint, record)[3]
-        self.client.hset(spot.key, spot.field ^ 1, self.take(spot))
+        self.client.hset(spot.key, int(spot.field) ^ 1, self.take(spot))
 
     def member_twice(self, fingerprint, record):
         spot = self.tables(fingerprint, record)[0]

@@ -35,7 +35,7 @@ from simhash.index.redis.layout import (
 )
 from simhash.index.redis.operators.findings import Findings, Violation
 from simhash.index.redis.operators.inside import Inside
-from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spots
+from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spot_of, spots
 from simhash.index.redis.operators.versions import bits_there
 from simhash.index.redis.operators.walking import UNREADABLE, Numbered, Stretch, walk
 from simhash.index.versions import least_and_most
@@ -129,46 +129,33 @@ class _Checker:
 
     def _check_records(self, entries: Sequence[Numbered]) -> None:
         """Each record of a stretch stands where it should."""
-        wanted = [(entry, place) for entry in entries for place in self._places(entry)]
-        values = self._read([place for _, place in wanted])
+        wanted = [(entry, spot) for entry in entries for spot in self._spots(entry)]
+        values = self._read([(spot.key, spot.field) for _, spot in wanted])
         suspects = {
             entry.seq: entry
-            for (entry, place), value in zip(wanted, values, strict=True)
-            if not self._leads_to(entry, place, value)
+            for (entry, spot), value in zip(wanted, values, strict=True)
+            if not _leads_to(entry, spot, value)
         }
         for entry in suspects.values():
             self._check_record(entry)
 
-    def _spots(self, entry: Numbered) -> list[Spot | None]:
-        assert entry.record
-        if entry.fingerprint is not None:
-            return spots(self._layout, entry.fingerprint, entry.record)
-        return []
-
-    def _places(self, entry: Numbered) -> list[Place]:
-        """Key and field of each place in which a record stands; of one without a fingerprint, of its digest."""
+    def _spots(self, entry: Numbered) -> list[Spot]:
+        """The places in which a record stands; of one without a fingerprint, that of its digest."""
         if not entry.record:
             return []
         if entry.fingerprint is None:
             digest = tagged(entry.record.digest)
-            return [(self._layout.digests(digest), digest)]
-        return [(spot.key, b"%d" % spot.field) for spot in self._spots(entry) if spot]
-
-    def _leads_to(self, entry: Numbered, place: Place, value: bytes | None) -> bool:
-        """Whether a record is found in its place; one without a fingerprint may have been overtaken by a later one."""
-        if entry.fingerprint is None:
-            return any(seq >= entry.seq for _, seq in _entries(value))
-        spot = next(s for s in self._spots(entry) if s and (s.key, b"%d" % s.field) == place)
-        return (spot.rest, entry.seq) in _entries(value, len(spot.rest))
+            return [Spot(self._layout.digests(digest), digest)]
+        return spots(self._layout, entry.fingerprint, entry.record)
 
     def _check_record(self, entry: Numbered) -> None:
         """A record and all its places, at one moment."""
         assert entry.record
-        places = self._places(entry)
+        expected = self._spots(entry)
         with self._client.pipeline(transaction=True) as pipe:
             pipe.hexists(*self._layout.records(entry.seq))
-            for place in places:
-                pipe.hget(*place)
+            for spot in expected:
+                pipe.hget(spot.key, spot.field)
             if entry.fingerprint is not None:
                 pipe.hget(*self._layout.crowd_field(entry.fingerprint, entry.record.digest))
             there, *values = pipe.execute()
@@ -177,10 +164,10 @@ class _Checker:
         noted = values.pop() if entry.fingerprint is not None else None
         if any(seq >= entry.seq for _, seq in _entries(noted)):
             return
-        for place, value in zip(places, values, strict=True):
-            if not self._leads_to(entry, place, value):
-                invariant = "band" if place[0].startswith(f"{self._layout.keys}:b") else "member"
-                self._report(invariant, f"record {entry.seq} stands not in {place[0]}, field {place[1]!r}")
+        for spot, value in zip(expected, values, strict=True):
+            if not _leads_to(entry, spot, value):
+                invariant = "band" if spot.key.startswith(f"{self._layout.keys}:b") else "member"
+                self._report(invariant, f"record {entry.seq} stands not in {spot.key}, field {spot.field!r}")
 
     def _read(self, places: Sequence[Place]) -> list[bytes | None]:
         """What these fields hold."""
@@ -289,8 +276,9 @@ class _Checker:
         numbers = list(dict.fromkeys(seq for _, _, seq in entries))
         values = dict(zip(numbers, self._read([self._layout.records(seq) for seq in numbers]), strict=True))
         for field, before, seq in entries:
-            if not self._belongs(seq, values[seq], key, field, before):
-                self._check_orphan(key, field, before, seq)
+            spot = Spot(key, field, before)
+            if not self._belongs(seq, values[seq], name, spot):
+                self._check_orphan(seq, name, spot)
 
     def _parsed(self, key: str, field: bytes, value: bytes, rest: int) -> list[tuple[bytes, int]]:
         found = _entries(value, rest)
@@ -298,25 +286,25 @@ class _Checker:
             self._report("orphan", f"field {field!r} of {key} is no place, or has a number twice")
         return found
 
-    def _belongs(self, seq: int, value: bytes | None, key: str, field: bytes, rest: bytes) -> bool:
+    def _belongs(self, seq: int, value: bytes | None, name: KeyName, spot: Spot) -> bool:
         """Whether the record of a number is why an entry stands there."""
         if not value:
             return False
         fingerprint, record = self._record(seq, value)
         if record is None:
             return True  # reported where it lies
-        if fingerprint is None or not field.isdigit():
-            return False
-        spot = Spot(key, int(field), rest)
-        return field == b"%d" % spot.field and spot in spots(self._layout, fingerprint, record)
+        return fingerprint is not None and spot == spot_of(self._layout, name, fingerprint, record)
 
-    def _check_orphan(self, key: str, field: bytes, rest: bytes, seq: int) -> None:
+    def _check_orphan(self, seq: int, name: KeyName, spot: Spot) -> None:
         with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(key, field)
+            pipe.hget(spot.key, spot.field)
             pipe.hget(*self._layout.records(seq))
             place, value = pipe.execute()
-        if (rest, seq) in _entries(place, len(rest)) and not self._belongs(seq, value, key, field, rest):
-            self._report("orphan", f"{seq} stands in {key}, field {field!r}, without a record that belongs there")
+        there = (spot.rest, seq) in _entries(place, len(spot.rest))
+        if there and not self._belongs(seq, value, name, spot):
+            self._report(
+                "orphan", f"{seq} stands in {spot.key}, field {spot.field!r}, without a record that belongs there"
+            )
 
     # Versions --------------------------------------------------------------------------------------------------------
 
@@ -351,6 +339,13 @@ class _Checker:
             kept = min(int(each) for each in (mark, trimmed, b"%d" % (1 << 48)) if each and each.isdigit())
             if there and int.from_bytes(offset) < (kept if mark else 0):
                 self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(mark)}")
+
+
+def _leads_to(entry: Numbered, spot: Spot, value: bytes | None) -> bool:
+    """Whether a record is found in its place; one without a fingerprint may have been overtaken by a later one."""
+    if entry.fingerprint is None:
+        return any(seq >= entry.seq for _, seq in _entries(value))
+    return (spot.rest, entry.seq) in _entries(value, len(spot.rest))
 
 
 def _entries(place: bytes | None, rest_bytes: int = 0) -> list[tuple[bytes, int]]:

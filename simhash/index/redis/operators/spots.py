@@ -19,7 +19,7 @@ class Spot(NamedTuple):
     """Where a record should stand: hash and field of the place, and what is before its number there."""
 
     key: str
-    field: int
+    field: bytes
     rest: bytes = b""
 
 
@@ -52,17 +52,29 @@ def key_name(layout: Layout, key: str) -> KeyName | None:
     return name if name.number < there_are and len(name.bucket) == layout.digits else None
 
 
-def spots(layout: Layout, fingerprint: int, record: Record) -> list[Spot | None]:
-    """Where a record with a fingerprint stands, were it to stand everywhere: in each table, then by each band key; None
-    where it has no band key."""
-    found: list[Spot | None] = []
-    for number, table in enumerate(layout.spec.relation.design.tables):
-        bucket, field, rest = layout.place(table, fingerprint)
-        found.append(Spot(layout.table(number) + bucket, field, rest))
-    for number, key in enumerate(layout.spec.relation.band_keys(record.verifier)):
-        place = layout.band_place(key)
-        found.append(Spot(layout.band(number) + place[0], place[1]) if place else None)
-    return found
+def spots(layout: Layout, fingerprint: int, record: Record) -> list[Spot]:
+    """Where a record with a fingerprint stands, were it to stand everywhere: in each table, and by each band key."""
+    rule = layout.spec.relation
+    in_tables = [_in_table(layout, number, fingerprint) for number in range(len(rule.design.tables))]
+    by_bands = [_by_band(layout, number, key) for number, key in enumerate(rule.band_keys(record.verifier))]
+    return in_tables + [spot for spot in by_bands if spot]
+
+
+def spot_of(layout: Layout, name: KeyName, fingerprint: int, record: Record) -> Spot | None:
+    """That of these which belongs to a table or band; None where the record has no such band key."""
+    if name.kind == "t":
+        return _in_table(layout, name.number, fingerprint)
+    return _by_band(layout, name.number, layout.spec.relation.band_keys(record.verifier)[name.number])
+
+
+def _in_table(layout: Layout, number: int, fingerprint: int) -> Spot:
+    bucket, field, rest = layout.place(layout.spec.relation.design.tables[number], fingerprint)
+    return Spot(layout.table(number) + bucket, b"%d" % field, rest)
+
+
+def _by_band(layout: Layout, number: int, key: int) -> Spot | None:
+    place = layout.band_place(key)
+    return Spot(layout.band(number) + place[0], b"%d" % place[1]) if place else None
 
 
 def standing(inside: Inside, fingerprint: int) -> list[int]:
