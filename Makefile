@@ -8,9 +8,9 @@ PLACE := $(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
 STAMP := $(VENV)/.installed-$(PLACE)
 DEV_STAMP := $(VENV)/.installed-dev-$(PLACE)
 OUT ?= out
-# Three test processes, each with servers of its own, for many tests wait for these; a file's tests stay together, and the
+# Four test processes, each with servers of its own, for many tests wait for these; a file's tests stay together, and the
 # files with the longest waits come first.
-TESTS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder
+TESTS ?= --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"
 

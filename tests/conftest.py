@@ -16,6 +16,7 @@ from tests import batches
 from tests.backends import KINDS, Backend
 from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, running_valkey
 from tests.tables import lines_of, page
+from worker.__main__ import ONE_THREAD
 from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchSummary
 from worker.cli.main import main
@@ -34,6 +35,7 @@ def _no_settings_from_outside() -> None:
     """The developer's own environment must not change what is tested."""
     for name in [name for name in os.environ if name.startswith("SIMHASH_DEDUP_")]:
         del os.environ[name]
+    os.environ.setdefault(ONE_THREAD, "1")  # as the command itself does it
     os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"  # Spark's processes live for seconds here
 
 

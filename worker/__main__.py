@@ -9,6 +9,9 @@ import simhash
 
 INTERRUPTED = 130
 UNFIT = 2
+ONE_THREAD = "OPENBLAS_NUM_THREADS"
+"""NumPy's linear algebra starts a thread for each core: a tenth of a second of processor, and address space, for each
+process. What is multiplied here is small, and what works at once are processes."""
 
 
 def main() -> None:
@@ -16,6 +19,7 @@ def main() -> None:
     heard = signal.getsignal(signal.SIGINT) == signal.default_int_handler  # else whoever started us wants it ignored
     if heard:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    os.environ.setdefault(ONE_THREAD, "1")
     if reason := _unfit():
         sys.stderr.write(f"simhash-dedup: {reason}\n")
         sys.exit(UNFIT)
