@@ -18,7 +18,7 @@ CANONICAL = "wrong is_canonical"
 YOUNGER = "match is younger"
 SIMILARITY, SIZE, CONTAINMENT, BETTER = "wrong similarity", "wrong size", "wrong containment", "wrong better"
 SIZE_SHARE = 0.04
-"""How far a stored length may be off: a byte holds it to within 3.5 %."""
+"""How far a stored size may be off: a byte holds it to within 3.5 %."""
 MOST_UNDER_ONE_NUMBER = 16
 """Where a number was given to several pages, so many are looked at for the one that a match names."""
 
