@@ -1,8 +1,13 @@
 """Every line of Python and every command in the documents: run; or, where it needs servers, one that exists."""
 
 import re
+import runpy
 import tomllib
+from contextlib import redirect_stdout, suppress
+from functools import cache
 from importlib.util import find_spec
+from io import StringIO
+from unittest.mock import patch
 
 import click
 import pytest
@@ -59,8 +64,11 @@ def test_the_commands_in_the_sentences_of_a_page_exist_with_their_flags(path):
     text = re.sub(r"^```.*?^```", "", read(path), flags=re.M | re.S)
     for command in re.findall(r"`simhash-dedup (\w[^`]*)`", text):
         check_command(command.split(), f"{named(path)}: {command}")
-    for module in re.findall(r"`python -m ([\w.]+)", text):
+    for module, words in re.findall(r"`python -m ([\w.]+)([^`]*)`", text):
         assert find_spec(module), f"{named(path)}: {module}"
+        if module.startswith("benchmarks"):
+            flags = re.findall(r"--[a-z][a-z-]*", words)
+            assert {*flags} <= {*re.findall(r"--[a-z][a-z-]*", help_of(module))}, f"{named(path)}: {module}{words}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
@@ -79,6 +87,14 @@ def test_the_toml_of_a_page_is_a_profile_or_settings(path, tmp_path):
             load({}, file)
         else:
             read_profile(file)
+
+
+@cache
+def help_of(module):
+    """What `python -m MODULE --help` says."""
+    with redirect_stdout(StringIO()) as said, patch("sys.argv", [module, "--help"]), suppress(SystemExit):
+        runpy.run_module(module, run_name="__main__")
+    return said.getvalue()
 
 
 def check_command(words, where):
