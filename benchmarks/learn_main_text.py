@@ -52,7 +52,7 @@ NUMBERS = (*block_features.NAMES, *block_features.SECOND_NAMES)
 TREES, DEPTH, RATE, BORDERS = 160, 5, 0.12, 48
 THINNED = 4
 LEAF_SCALE = 1024
-VERSION = 3
+VERSION = 4
 SEED = 1
 
 
@@ -249,7 +249,7 @@ def written(looks: Sequence[main_text.Look], sure: int, possible: int, learned_f
 @click.option("--folds", default=0, help="score so many parts of the first file's sites, learned from all others")
 @click.option("--taught", type=FILE, help="pages to go on reading as they are read today")
 @click.option("--framed", type=FILE, help="pages whose articles are put into made-up frames")
-@click.option("--sure", default=32, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--sure", default=40, show_default=True, help="log odds, in 64ths, above which a block is content")
 @click.option("--possible", default=-48, show_default=True, help="the same of a page that has little of that")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="where the weights go")
 def main(

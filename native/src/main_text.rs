@@ -61,6 +61,7 @@ pub struct MainText {
     sure: i64,
     possible: i64,
     unsure: i64,
+    likely: i64,
     least: usize,
     repeated: usize,
 }
@@ -74,7 +75,7 @@ type Found = (String, String, String, String, String);
 #[pymethods]
 impl MainText {
     #[new]
-    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, sure, possible, unsure, least, repeated))]
+    #[pyo3(signature = (*, names, words, references, longest_bare, windows_1252, endings, looks, sure, possible, unsure, likely, least, repeated))]
     #[allow(clippy::too_many_arguments)] // by keyword, from one call
     fn new(
         names: Vec<Told>,
@@ -87,6 +88,7 @@ impl MainText {
         sure: i64,
         possible: i64,
         unsure: i64,
+        likely: i64,
         least: usize,
         repeated: usize,
     ) -> Self {
@@ -100,6 +102,7 @@ impl MainText {
             sure,
             possible,
             unsure,
+            likely,
             least,
             repeated,
         }
@@ -155,7 +158,9 @@ impl MainText {
     fn bar(&self, sizes: &[i64], scores: &[i64]) -> i64 {
         let above = |bar: i64| sizes.iter().zip(scores).filter(|(_, s)| **s > bar).map(|(size, _)| size).sum::<i64>();
         let is_unsure = 64 * above(self.sure) < self.unsure * above(self.possible);
-        if is_unsure { self.possible } else { self.sure }
+        let others = sizes.iter().zip(scores).filter(|(_, s)| **s > self.possible && **s <= self.sure);
+        let are_likely = others.map(|(size, score)| size * (score - self.likely)).sum::<i64>() >= 0;
+        if is_unsure && are_likely { self.possible } else { self.sure }
     }
 
     fn scores_of(&self, blocks: &Blocks) -> Vec<i64> {

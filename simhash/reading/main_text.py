@@ -47,9 +47,11 @@ MIN_MAIN_CHARACTERS = 200
 """Below this, main content was not found (a list, a form), and all visible text says more."""
 TREES_AT_ONCE = 128
 """In NumPy: fewer take more calls, more take more memory (20,000 blocks: 60 MB)."""
-UNSURE = 46
-"""In 64ths. A page whose sure blocks hold less of the text of its possible ones has content of a kind that the looks
-know little of (an offer, a list, a thread): there a possible block is content."""
+UNSURE = 54
+"""In 64ths. A page whose sure blocks hold less of the text of its possible ones may have content of a kind that the
+looks know little of (an offer, a list, a thread). If those that are not sure are likely, possible ones are content."""
+LIKELY = -12
+"""Their least score on average, by size. Below it they are the teasers and comments of a short article."""
 REPEATED_CHARACTERS = 100
 """A block of so many that stands in a page again, in its copy for telephones or for printing, is content once."""
 SCORE_SHIFT = 4
@@ -160,6 +162,7 @@ def _kernel() -> native.PageReader | None:
         sure=learned.sure,
         possible=learned.possible,
         unsure=UNSURE,
+        likely=LIKELY,
         least=MIN_MAIN_CHARACTERS,
         repeated=REPEATED_CHARACTERS,
     )
@@ -195,7 +198,9 @@ def _once(texts: Sequence[str]) -> Iterator[str]:
 def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool_]:
     """Which blocks of these sizes and scores are content."""
     sure, possible = scores > learned.sure, scores > learned.possible
-    return possible if 64 * sizes[sure].sum() < UNSURE * sizes[possible].sum() else sure
+    others = possible & ~sure
+    is_unsure = 64 * sizes[sure].sum() < UNSURE * sizes[possible].sum()
+    return possible if is_unsure and (sizes * (scores - LIKELY))[others].sum() >= 0 else sure
 
 
 def scores(blocks: Blocks, learned: Weights) -> tuple[Numbers, Numbers]:

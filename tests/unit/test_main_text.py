@@ -81,12 +81,21 @@ def test_a_long_block_that_stands_there_again_is_content_once_and_a_short_one_ea
         assert text.splitlines().count(again) == times, length
 
 
-def test_where_little_is_sure_what_is_possible_is_content() -> None:
-    learned = main_text.weights()
-    sure, possible, neither = learned.sure + 1, learned.possible + 1, learned.possible
-    scores = np.array([sure, possible, neither])
-    assert main_text.chosen(np.array([80, 20, 500]), scores, learned).tolist() == [True, False, False]
-    assert main_text.chosen(np.array([60, 40, 500]), scores, learned).tolist() == [True, True, False]
+def test_where_little_is_sure_what_is_possible_is_content_if_it_is_likely() -> None:
+    learned, likely = main_text.weights(), main_text.LIKELY
+    assert learned.possible < likely < learned.sure
+
+    def taken(sizes: list[int], scores: list[int]) -> list[bool]:
+        found: list[bool] = main_text.chosen(np.array(sizes), np.array(scores), learned).tolist()
+        return found
+
+    sure = learned.sure + 1
+    assert taken([85, 15, 500], [sure, likely, learned.possible]) == [True, False, False]
+    assert taken([60, 40, 500], [sure, likely, learned.possible]) == [True, True, False]
+    assert taken([60, 40, 500], [sure, likely - 1, learned.possible]) == [True, False, False]
+    # On average by size, not by number.
+    assert taken([60, 30, 5, 5], [sure, likely, likely + 3, likely - 4]) == [True, False, False, False]
+    assert taken([60, 30, 5, 5], [sure, likely + 1, likely - 3, likely - 3]) == [True] * 4
 
 
 def test_short_blocks_of_one_list_have_one_score() -> None:
