@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
@@ -92,8 +93,11 @@ def test_the_toml_of_a_page_is_a_profile_or_settings(path, tmp_path):
 @cache
 def help_of(module):
     """What `python -m MODULE --help` says."""
+    loaded = sys.modules.pop(module, None)  # by another test: what is run must not be there already
     with redirect_stdout(StringIO()) as said, patch("sys.argv", [module, "--help"]), suppress(SystemExit):
         runpy.run_module(module, run_name="__main__")
+    if loaded:
+        sys.modules[module] = loaded
     return said.getvalue()
 
 
