@@ -5,8 +5,8 @@ surroundings (`block_features`), the second also what the first said of the neig
 that ask the same questions of all blocks ("oblivious": Kohavi 1994; as gradient boosting learns them, Prokhorenkova et
 al. 2018, section 4). They were learned from pages marked by hand (`benchmarks/learn_main_text.py`) and lie in
 `main_text.json`. Short blocks of one list or row share a score, and a page that is sure of little takes what is
-possible: so an edit changes less of what is taken. All numbers are whole, so the native kernel gives the same text, bit
-for bit.
+possible, if that is likely: so an edit changes less of what is taken. All numbers are whole, so the native kernel gives
+the same text, bit for bit.
 """
 
 from __future__ import annotations

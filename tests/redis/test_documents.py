@@ -28,8 +28,6 @@ def test_the_commands_of_a_page_print_what_stands_below_them(path, tmp_path, red
     run_console(path, workplace(tmp_path), {REDIS: redis_server.url})
 
 
-LESS = {"benchmarks.quality": ("--only", "speed", "--only", "recipe", "--only", "tables")}
-"""Peers are packages of others, which no test fetches."""
 PAGES_ALONE = [path for path in pages_with("sh") if our_commands(path, alone=True)]
 
 
@@ -42,6 +40,5 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize("path", PAGES_ALONE, ids=named)
 def test_the_commands_of_a_page_that_need_but_files_end_well(path, files):
     for words in our_commands(path, alone=True):
-        words += LESS.get(words[2], ())
         said = printed(f"{shlex.join(words)} || echo failed with $?", files, {})
         assert "failed with" not in said, f"{words}\n{said}"
