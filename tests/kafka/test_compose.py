@@ -1,29 +1,32 @@
-"""`docker compose up --scale worker=3`, as far as that goes without an engine: those services of the compose file that
-are ours, in their order, each with its command and environment, on a Kafka and a Redis of their own.
+"""`docker compose up`, as far as that goes without an engine: a stand-in runs those services that are ours, in their
+order, each with its command and environment, on a Kafka and a Redis of their own (tests/docker.py).
 
 What the file says of containers is held in tests/unit/test_deploy.py.
 """
 
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from benchmarks.samples import read_pages
-from deploy.local.ports import HOST, free_port
+from deploy.local.ports import HOST
+from tests.docker import SERVICES, started
 from tests.servers import running_kafka, running_redis
 from tests.stream import ROOT, Stream, until
 
-SERVICES = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
-WORKERS, PARTITIONS = 3, 12
+PARTITIONS = 12
+COMMANDS = {
+    command: int((re.findall(r"worker=(\d)", command) or "1")[0])
+    for place in ("README.md", "docker-compose.yml")
+    for command in re.findall(r"docker compose up(?: --scale worker=\d)?", (ROOT / place).read_text())
+}
+"""What a reader is told to say, and how many workers that starts."""
 
 
 @pytest.fixture
@@ -33,47 +36,42 @@ def places(tmp_path):
         yield {"kafka:9092": kafka.bootstrap_servers, "redis:6379": f"{HOST}:{store.port}"}
 
 
-def started(name, places, *command):
-    """A service, its metrics at a port of its own; or another command in its place."""
-    service, port = SERVICES[name], free_port()
-    given = dict(service["environment"])
-    for there, here in {**places, "0.0.0.0:9108": f"{HOST}:{port}"}.items():
-        given = {setting: value.replace(there, here) for setting, value in given.items()}
-    program = [str(Path(sys.executable).parent / "simhash-dedup"), *(command or service["command"])]
-    return subprocess.Popen(program, env=os.environ | given, stderr=subprocess.PIPE, text=True), port
+@pytest.fixture
+def environment(tmp_path, places):
+    """In which `docker` is the stand-in."""
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -u -m tests.docker "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PLACES": json.dumps(places)}
 
 
-def is_healthy(port):
+def is_healthy(url):
     """As the image's HEALTHCHECK asks."""
     try:
-        return urllib.request.urlopen(f"http://{HOST}:{port}/healthz", timeout=3).status == 200
+        return urllib.request.urlopen(url, timeout=3).status == 200
     except (urllib.error.URLError, OSError):
         return False
 
 
-def ended(process):
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-
-
-def test_the_services_do_their_work_in_their_order(places):
+def test_both_commands_are_told_to_readers():
+    assert {*COMMANDS.values()} == {1, 3}
     assert "/healthz" in (ROOT / "deploy/Dockerfile").read_text()
-    ended(started("topics", places)[0])
+
+
+@pytest.mark.parametrize(("command", "workers"), COMMANDS.items())
+def test_what_it_starts_judges_pages(command, workers, places, environment):
     stream = Stream("compose", places["kafka:9092"], "", PARTITIONS, "pages")
     pages = read_pages()[:90]
-    with ExitStack() as stack:
-        workers = [started("worker", places) for _ in range(WORKERS)]
-        for process, _ in workers:
-            stack.enter_context(process)
-            stack.callback(process.kill)
-        until(lambda: all(is_healthy(port) for _, port in workers), "workers that make progress")
-        stream.send([(page["url"].encode(), json.dumps(page).encode()) for page in pages])
-        until(lambda: len(stream.committed("verdicts")) == len(pages), "a verdict for each page")
-        for process, _ in workers:
-            process.send_signal(signal.SIGTERM)
-        for process, _ in workers:
-            ended(process)
-    assert sorted(json.loads(row.value)["url"] for row in stream.committed("verdicts")) == sorted(
-        page["url"] for page in pages
-    )
-    ended(started("worker", places, "verify", "--with-input", "--index")[0])
+    with subprocess.Popen(command.split(), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as compose:
+        try:
+            urls = [compose.stdout.readline().split()[1] for _ in range(workers)]
+            until(lambda: all(map(is_healthy, urls)), "workers that make progress")
+            stream.send([(page["url"].encode(), json.dumps(page).encode()) for page in pages])
+            until(lambda: len(stream.committed("verdicts")) == len(pages), "a verdict for each page")
+        finally:
+            compose.terminate()
+    assert compose.returncode == 0
+    judged = sorted(json.loads(row.value)["url"] for row in stream.committed("verdicts"))
+    assert judged == sorted(page["url"] for page in pages)
+    check = {**SERVICES["worker"], "command": ["verify", "--with-input", "--index"]}
+    assert started(check, places).wait() == 0
