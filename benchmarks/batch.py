@@ -66,7 +66,7 @@ class Sizes:
     runs: int = 2
 
 
-QUICK = Sizes(new=20_000, existing=(100_000,), fewer=5_000, others=(5_000,), probes=50_000, whole=5_000, runs=2)
+QUICK = Sizes(new=5_000, existing=(20_000,), fewer=1_000, others=(1_000,), probes=5_000, whole=1_000, runs=1)
 FULL = Sizes(existing=(10_000_000, 100_000_000))
 
 

@@ -57,7 +57,7 @@ class Sizes:
     runs: int = 3
 
 
-QUICK = Sizes(pages=600, runs=1)
+QUICK = Sizes(pages=300, runs=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ NAME = "migration"
 INDEX = "bench"
 BATCH = 100
 BEFORE, AFTER = design("6"), design("10")
-BEFORE_SECONDS = 5.0
 START_SECONDS = 60.0
 LONG_CALL_MICROSECONDS = 10_000
 PAUSE_SECONDS = 0.02
@@ -38,13 +37,14 @@ PAUSE_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: documents before, worker processes."""
+    """How much is measured: documents before, worker processes, seconds without a migration."""
 
     stored: int = 100_000
     workers: tuple[int, ...] = (1, 4)
+    before: float = 5.0
 
 
-QUICK = Sizes(stored=5_000, workers=(1,))
+QUICK = Sizes(stored=1_000, workers=(1,), before=0.5)
 
 
 def run(report: Report, sizes: Sizes, directory: Path) -> None:
@@ -54,13 +54,13 @@ def run(report: Report, sizes: Sizes, directory: Path) -> None:
         server.start()
         try:
             with redis.Redis.from_url(server.url) as client:
-                _measured(report, client, server.url, sizes.stored, workers)
+                _measured(report, client, server.url, sizes, workers)
         finally:
             server.kill()
 
 
-def _measured(report: Report, client: Any, url: str, stored: int, workers: int) -> None:
-    at = f"{workers} workers"
+def _measured(report: Report, client: Any, url: str, sizes: Sizes, workers: int) -> None:
+    stored, at = sizes.stored, f"{workers} workers"
     report.heading(f"migration of {stored:,} documents, 6 tables to 10, {at}")
     index = open_index(client, INDEX, {"name": "random"}, Relation(BEFORE, 6, 14), stored)
     _judge_pages(index, stored)
@@ -74,7 +74,7 @@ def _measured(report: Report, client: Any, url: str, stored: int, workers: int) 
     client.config_set("slowlog-log-slower-than", LONG_CALL_MICROSECONDS)
     client.slowlog_reset()
     moments = [time.monotonic()]
-    time.sleep(BEFORE_SECONDS)
+    time.sleep(sizes.before)
     moments.append(time.monotonic())
     Migration(client, INDEX, lambda _: None).run(_wanted)
     moments.append(time.monotonic())
