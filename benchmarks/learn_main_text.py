@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from statistics import mean
+from statistics import fmean
 from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,8 +52,10 @@ NUMBERS = (*block_features.NAMES, *block_features.SECOND_NAMES)
 TREES, DEPTH, RATE, BORDERS = 160, 5, 0.12, 48
 THINNED = 4
 LEAF_SCALE = 1024
-VERSION = 4
+VERSION = 5
 SEED = 1
+SEEDS = (1, 2)
+"""Of the trees: a look is the mean of what is learned by each."""
 
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -118,16 +120,25 @@ def labels(texts: Sequence[str], main: str) -> tuple[NDArray[np.int64], NDArray[
     return counts, np.bincount(owners, weights=hit, minlength=len(texts)).astype(np.int64), len(wanted)
 
 
-def learn(pages: Sequence[Page]) -> tuple[Any, Any]:
+def learn(pages: Sequence[Page]) -> tuple[main_text.Look, main_text.Look]:
     """Both looks."""
     sites = sorted({page.site for page in pages})
     half = dict(zip(np.random.default_rng(SEED).permutation(sites), range(len(sites)), strict=True))
     for part in (0, 1):
-        model = fitted([page for page in pages if half[page.site] % 2 != part], is_second=False)
+        look = averaged([page for page in pages if half[page.site] % 2 != part], is_second=False)
         for page in pages:
             if half[page.site] % 2 == part:
-                page.second = second_table(page, look_of(model))
-    return fitted(pages, is_second=False), fitted(pages, is_second=True)
+                page.second = second_table(page, look)
+    return averaged(pages, is_second=False), averaged(pages, is_second=True)
+
+
+def averaged(pages: Sequence[Page], is_second: bool) -> main_text.Look:
+    """One look: the mean of as many as there are seeds, for what one of them says is by chance in part."""
+    looks = [look_of(fitted(pages, is_second, seed)) for seed in SEEDS]
+    trees = [
+        (questions, [round(leaf / len(SEEDS)) for leaf in leaves]) for look in looks for questions, leaves in look.trees
+    ]
+    return main_text.Look(round(fmean(look.bias for look in looks)), trees)
 
 
 def second_table(page: Page, first: main_text.Look) -> NDArray[np.int64]:
@@ -136,13 +147,13 @@ def second_table(page: Page, first: main_text.Look) -> NDArray[np.int64]:
     return np.concatenate((page.table, said))
 
 
-def fitted(pages: Sequence[Page], is_second: bool) -> Any:
+def fitted(pages: Sequence[Page], is_second: bool, seed: int) -> Any:
     """Boosted oblivious trees, as CatBoost has them."""
     from catboost import CatBoostClassifier, Pool
 
     tables = [page.second if is_second else page.table for page in pages]
     labels, weights = (np.concatenate([one(page) for page in pages]) for one in (label_of, weight_of))
-    kept = thinned(labels, weights)
+    kept = thinned(labels, weights, seed)
     table = np.concatenate([np.asarray(each, dtype=np.float32) for each in tables], axis=1).T[kept]
     labels, weights = labels[kept], weights[kept]
     mixed = (labels > 0) & (labels < 1)
@@ -155,7 +166,7 @@ def fitted(pages: Sequence[Page], is_second: bool) -> Any:
         rsm=0.3,
         bootstrap_type="Bernoulli",
         subsample=0.6,
-        random_seed=SEED,
+        random_seed=seed,
         thread_count=1,
         verbose=0,
         allow_writing_files=False,
@@ -183,10 +194,10 @@ def weight_of(page: Page) -> NDArray[np.float64]:
     return weight * page.weight
 
 
-def thinned(labels: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.intp]:
+def thinned(labels: NDArray[np.float64], weights: NDArray[np.float64], seed: int) -> NDArray[np.intp]:
     """The blocks to learn from: of the many light ones that are not content a fourth, each then four times as heavy."""
     light = (labels == 0) & (weights < np.median(weights))
-    kept = ~light | (np.random.default_rng(SEED).random(len(labels)) < 1 / THINNED)
+    kept = ~light | (np.random.default_rng(seed).random(len(labels)) < 1 / THINNED)
     weights[light] *= THINNED
     return np.flatnonzero(kept)
 
@@ -223,7 +234,7 @@ def score(pairs: Iterable[tuple[str, str]]) -> tuple[float, float, float]:
             precisions.append(common / got.total())
         if wanted:
             recalls.append(common / wanted.total())
-    precision, recall = mean(precisions), mean(recalls)
+    precision, recall = fmean(precisions), fmean(recalls)
     return precision, recall, 2 * precision * recall / (precision + recall)
 
 
@@ -249,7 +260,7 @@ def written(looks: Sequence[main_text.Look], sure: int, possible: int, learned_f
 @click.option("--folds", default=0, help="score so many parts of the first file's sites, learned from all others")
 @click.option("--taught", type=FILE, help="pages to go on reading as they are read today")
 @click.option("--framed", type=FILE, help="pages whose articles are put into made-up frames")
-@click.option("--sure", default=40, show_default=True, help="log odds, in 64ths, above which a block is content")
+@click.option("--sure", default=44, show_default=True, help="log odds, in 64ths, above which a block is content")
 @click.option("--possible", default=-48, show_default=True, help="the same of a page that has little of that")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="where the weights go")
 def main(
@@ -276,7 +287,7 @@ def main(
         expected(tried, [page for pages in found.values() for page in pages], folds, sure, possible)
         return
     pages = [page for pages in found.values() for page in pages if page.is_covered]
-    looks = [look_of(model) for model in learn(pages)]
+    looks = learn(pages)
     counts = {name: sum(page.is_covered for page in pages) for name, pages in found.items()}
     out.write_text(written(looks, sure, possible, counts), encoding="utf-8")
 
@@ -300,8 +311,7 @@ def expected(tried: Sequence[Page], others: Sequence[Page], folds: int, sure: in
     for part in range(folds):
         held = {site for site in sites if fold[site] % folds == part}
         pages = [page for page in (*tried, *others) if page.site not in held and page.is_covered]
-        first, second = (look_of(model) for model in learn(pages))
-        weights = main_text.Weights((first, second), sure, possible)
+        weights = main_text.Weights(learn(pages), sure, possible)
         pairs += scored([page for page in tried if page.site in held], weights)
         print(f"part {part + 1}: precision, recall, F1 so far {score(pairs)}", flush=True)
 

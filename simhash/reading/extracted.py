@@ -21,7 +21,7 @@ class Extracted(NamedTuple):
     robots: str = ""
 
 
-_VERSIONS = {"main-text": 4}
+_VERSIONS = {"main-text": 5}
 """Of the extractors that are this project's own. Whatever changes a text of theirs makes a new version."""
 
 
