@@ -227,6 +227,14 @@ local function count_of(place, rest)
   return count
 end
 
+-- Whether more than `most` stand in so many bytes of places, at the least that each takes: then it is worth to count them.
+local function may_hold(bytes, rest, most) return bytes > most * (rest + LEAST_BYTES) end
+
+-- Whether a place takes no more.
+local function is_full(place, rest)
+  return may_hold(#place, rest, layout.limit - 1) and count_of(place, rest) >= layout.limit
+end
+
 -- What stands in all places of a page, tables first, then bands ('': nothing, or no such key).
 local function read_places(places)
   local standing = {}
@@ -255,13 +263,13 @@ local function store(places, body, standing)
   for i = 1, TABLE_COUNT do
     local key, field = table_place(places, i)
     local rest, place = places[RESTS + i], standing[i]
-    if place ~= '' and count_of(place, #rest) >= layout.limit then crowded = true
+    if is_full(place, #rest) then crowded = true
     else call('HSET', key, field, place .. rest .. number) end
   end
   for i = 1, #layout.bands do
     local key, field = band_place(places, i)
     local place = standing[TABLE_COUNT + i]
-    if place ~= '' and count_of(place, 0) >= layout.limit then crowded = true
+    if is_full(place, 0) then crowded = true
     elseif key then call('HSET', key, field, place .. number) end
   end
   if crowded then
@@ -502,8 +510,11 @@ end
 
 -- Of places that together hold more than one takes, the oldest of each count.
 local function probe_flipped(i, key, field, page)
-  local found, rest, together = neighbours(i, key, field), #page.places[RESTS + i], 0
-  for _, place in ipairs(found) do together = together + count_of(place, rest) end
+  local found, rest, bytes, together = neighbours(i, key, field), #page.places[RESTS + i], 0, 0
+  for _, place in ipairs(found) do bytes = bytes + #place end
+  if may_hold(bytes, rest, layout.limit) then
+    for _, place in ipairs(found) do together = together + count_of(place, rest) end
+  end
   local most = together > layout.limit and layout.neighbours[i] or layout.limit
   for _, place in ipairs(found) do compare(i, place, page, 1, most) end
 end
