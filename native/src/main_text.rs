@@ -22,8 +22,18 @@ impl Look {
         let mut leaf = vec![0u32; blocks];
         for (questions, leaves) in &self.trees {
             answer(table, questions, &mut leaf);
-            for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
-                *sum += leaves[leaf as usize];
+            match <&[i64; 32]>::try_from(leaves.as_slice()) {
+                // As many as five answers spell: no bound to check.
+                Ok(leaves) => {
+                    for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
+                        *sum += leaves[leaf as usize & 31];
+                    }
+                }
+                Err(_) => {
+                    for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
+                        *sum += leaves[leaf as usize];
+                    }
+                }
             }
         }
         sums.iter().map(|sum| sum >> 4).collect()
