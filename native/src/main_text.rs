@@ -13,8 +13,11 @@ use crate::references::References;
 /// Oblivious trees: each asks the same questions of all blocks, and its leaf is the number that the answers spell.
 struct Look {
     bias: i64,
-    trees: Vec<(Vec<(usize, i32)>, Vec<i64>)>,
+    trees: Vec<(Vec<(usize, i32)>, [i64; LEAVES])>,
 }
+
+/// As many as five answers spell; a tree that asks less has no others than its first ones.
+const LEAVES: usize = 32;
 
 impl Look {
     fn scores(&self, table: &Table, blocks: usize) -> Vec<i64> {
@@ -22,18 +25,8 @@ impl Look {
         let mut leaf = vec![0u32; blocks];
         for (questions, leaves) in &self.trees {
             answer(table, questions, &mut leaf);
-            match <&[i64; 32]>::try_from(leaves.as_slice()) {
-                // As many as five answers spell: no bound to check.
-                Ok(leaves) => {
-                    for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
-                        *sum += leaves[leaf as usize & 31];
-                    }
-                }
-                Err(_) => {
-                    for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
-                        *sum += leaves[leaf as usize];
-                    }
-                }
+            for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
+                *sum += leaves[leaf as usize % LEAVES]; // so that no bound is checked
             }
         }
         sums.iter().map(|sum| sum >> 4).collect()
@@ -82,6 +75,16 @@ type ToldLook = (i64, Vec<(Vec<(usize, i32)>, Vec<i64>)>);
 /// Text, title, language, canonical URL, robots.
 type Found = (String, String, String, String, String);
 
+fn look((bias, told): ToldLook) -> PyResult<Look> {
+    let mut trees = Vec::with_capacity(told.len());
+    for (questions, mut leaves) in told {
+        leaves.resize(leaves.len().max(LEAVES), 0);
+        let leaves = leaves.try_into().map_err(|_| PyValueError::new_err("a tree asks five questions at most"))?;
+        trees.push((questions, leaves));
+    }
+    Ok(Look { bias, trees })
+}
+
 #[pymethods]
 impl MainText {
     #[new]
@@ -101,21 +104,22 @@ impl MainText {
         likely: i64,
         least: usize,
         repeated: usize,
-    ) -> Self {
+    ) -> PyResult<Self> {
+        let [first, second] = looks;
         let table = names.iter().find(|told| told.0 == "table").map_or(0, |told| told.2);
         let names: Vec<_> = names.into_iter().map(role).collect();
         let references = References::new(references, longest_bare, windows_1252);
-        Self {
+        Ok(Self {
             vocabulary: Vocabulary::new(&names, &words, references, table),
             endings: endings.into_iter().collect(),
-            looks: looks.map(|(bias, trees)| Look { bias, trees }),
+            looks: [look(first)?, look(second)?],
             sure,
             possible,
             unsure,
             likely,
             least,
             repeated,
-        }
+        })
     }
 
     /// What is found in a page in UTF-8 without NUL.
