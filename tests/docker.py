@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from deploy.local.ports import HOST, free_port
 
-SERVICES = YAML(typ="safe").load(Path("docker-compose.yml"))["services"]
+SERVICES = YAML(typ="safe").load(Path(__file__).parents[1] / "docker-compose.yml")["services"]
 OURS = "simhash-dedup:local"
 METRICS = "0.0.0.0:9108"
 

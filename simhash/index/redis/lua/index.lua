@@ -227,7 +227,7 @@ local function count_of(place, rest)
   return count
 end
 
--- Whether more than `most` stand in so many bytes of places, at the least that each takes: then it is worth to count them.
+-- Whether more than `most` stand in so many bytes of places, at the least that each takes: then it pays to count them.
 local function may_hold(bytes, rest, most) return bytes > most * (rest + LEAST_BYTES) end
 
 -- Whether a place takes no more.
