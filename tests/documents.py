@@ -5,6 +5,9 @@
     console      each `$ ` command is run by a shell, and what it prints must be what stands below it
     sh           each command must exist, with its flags; and ours are run, benchmarks too, on stand-ins
 
+So is each command of a sentence that is whole.
+
+
 `python -m tests.documents PAGE…` writes into console blocks what they print now: after a change that is meant. Under
 `deploy/local/servers with` it does so with the blocks that speak to Kafka, otherwise with all others.
 README.zh.md takes those of README.md.
@@ -227,6 +230,17 @@ def stand_ins_of_workers(place: Path) -> Path:
     (place / "strict.toml").write_text(blocks(ROOT / "docs/tuning.md", "toml")[0].text)
     (place / "mine.toml").write_text("reach = 12")
     return place
+
+
+def sentences(path: Path) -> str:
+    """A page without its fences."""
+    return _ANY_FENCE.sub("", path.read_text(encoding="utf-8"))
+
+
+def said_commands(path: Path, program: str = "simhash-dedup") -> list[str]:
+    """The commands that a page's sentences hold, as they stand there: with names in capitals for what a reader puts in."""
+    found = re.findall(rf"`{program} ([^`]*)`", sentences(path))
+    return [" ".join(command.split()) for command in found]
 
 
 def fences(path: Path) -> list[str]:

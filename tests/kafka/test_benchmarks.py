@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.documents import PAGES, copied_tree, stand_ins
+from tests.documents import PAGES, copied_tree, said_commands, stand_ins
 
 SMALLEST = {
     "benchmarks": "--quick",
@@ -31,8 +31,8 @@ STAND_INS = {"FILE": "marked.jsonl", "declaration/tha.html": "declaration.html",
 
 def named_benchmarks():
     """`python -m benchmarks…` in the sentences of the documents, each once."""
-    found = (re.findall(r"`python -m (benchmarks[^`]*)`", page.read_text(encoding="utf-8")) for page in PAGES)
-    return sorted({" ".join(words.split()) for page in found for words in page})
+    found = {command for page in PAGES for command in said_commands(page, "python -m")}
+    return sorted(command for command in found if command.startswith("benchmarks"))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -15,13 +16,16 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from tests.documents import (
     KAFKA,
+    PAGES,
     ROOT,
     blocks,
     named,
     our_commands,
     pages_with,
     run_console,
+    said_commands,
     speaks_to_kafka,
+    stand_ins,
     stand_ins_of_workers,
     workplace,
 )
@@ -30,10 +34,10 @@ from tests.stream import Stream, json_page, until
 from worker.records.page import Limits, decode_page
 from worker.settings import PREFIX
 
-PAGES = [path for path in pages_with("console") if any(map(speaks_to_kafka, blocks(path, "console")))]
+OF_KAFKA = [path for path in pages_with("console") if any(map(speaks_to_kafka, blocks(path, "console")))]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=named)
+@pytest.mark.parametrize("path", OF_KAFKA, ids=named)
 def test_the_commands_of_a_page_print_what_stands_below_them(
     path, tmp_path, kafka_server, redis_server, name, monkeypatch
 ):
@@ -103,6 +107,79 @@ def ends_well(words, stream, place):
         finally:
             process.kill()
     assert process.returncode == 0, f"{words}\n{said}"
+
+
+PUT_IN = {
+    "A B --pages FILE": "https://a.example/0 https://a.example/0 --pages asked.jsonl",
+    "A B": "samples/README.md samples/README.md",
+    "--out DIR": "--out made",
+    "base DIR": "base made",
+    "export FILE": "export exported.jsonl",
+    "--pages FILE": "--pages asked.jsonl",
+    "INPUT": "tuesday.jsonl",
+    "INPUT…": "asked.jsonl",
+    "N": "1000000",
+    "PAGES": "asked.jsonl",
+    "URL": "https://a.example/1",
+    "URL…": "https://a.example/2 https://a.example/3",
+    "URL-OR-FINGERPRINT": "https://a.example/0",
+    "VERDICTS": "told.jsonl",
+    "VERDICTS…": "monday.jsonl",
+}
+"""What a reader puts in for the words in capitals."""
+NAMES = {"batch", "evaluate", "file", "index delete", "index migrate", "index rewind", "plan", "report"}
+"""Commands that sentences call by their name: they need more words to be run."""
+LIFE = ("--", "plan", "run --print", "topics", "run", "", "index base", "index rewind", "index delete", "rebuild")
+"""What commands begin with, in the order in which an index meets them; the empty one stands for all others."""
+
+
+def whole_commands():
+    """The commands that stand in sentences, each once.
+
+    One with an ellipsis of its own is a part, and left out; `batch` is run by the tests that have Spark.
+    """
+    found = {command for path in PAGES for command in said_commands(path) if "…" not in command.split()}
+    ours = [command for command in found - NAMES if not command.startswith("batch ")]
+    return sorted(ours, key=lambda command: (of_a_life(command), command))
+
+
+def of_a_life(command):
+    """When it is run."""
+    return max(range(len(LIFE)), key=lambda n: (command.startswith(LIFE[n]), len(LIFE[n])))
+
+
+LETTERS = 13
+"""One more than the offset of the dead letter that docs/operations.md has an operator show."""
+
+
+def test_the_whole_commands_of_sentences_end_well(files, kafka_server, redis_server, name, say, monkeypatch):
+    """In the life of one index, beside a stream of which some pages are too large."""
+    stand_ins(files)
+    for directory in ("old", "again"):
+        (files / directory).mkdir()
+    settings = {"max_page_bytes": "4000", "max_documents": "20", "archive": str(files / "old"), "batch_pages": "32"}
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, 2, settings=settings)
+    settings["hosts_topic"] = f"{name}.hosts"
+    done = stream.command("topics")
+    assert done.returncode == 0, done.stdout + done.stderr
+    urls = [f"https://a.example/{n}" for n in range(COUNT - LETTERS)]
+    pages = [json.dumps({"url": url, "text": " ".join(f"{url}{n}" for n in range(50))}) for url in urls]
+    (files / "asked.jsonl").write_text("\n".join(pages))
+    stream.send([(None, json.dumps({"url": "https://a.example/", "text": "n" * 5000}).encode())] * LETTERS, partition=0)
+    stream.send([(None, page.encode()) for page in pages])
+    put_in = PUT_IN | {"TOPIC": stream.input_topic, "pages": stream.input_topic}
+    shown = re.compile("|".join(rf"(?<!\S){re.escape(words)}(?!\S)" for words in put_in))
+    monkeypatch.chdir(files)
+    for command in dict.fromkeys(shown.sub(lambda found: put_in[found[0]], each) for each in whole_commands()):
+        if command == "rebuild":
+            settings |= {"index_name": f"{name}.again", "archive": str(files / "again")}
+        if command == "run":
+            ends_well([command], stream, files)
+            continue
+        for variable, value in stream.environment().items():
+            monkeypatch.setenv(variable, value)
+        code, told, wrong = say(*command.split())
+        assert code == 0, f"{command}\n{told}\n{wrong}"
 
 
 def test_scrapys_items_become_pages_that_the_worker_reads(kafka_server, name):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from deploy.local import cli, installing
 from deploy.local.ports import HIGHEST, LOWEST
 from deploy.local.processes import ServerError
+from tests.documents import NOTHING_INSTALLED, copied_tree
 from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, start_redis
 
 ROOT = Path(__file__).parents[2]
@@ -230,6 +232,17 @@ def test_a_command_run_with_both_is_ended_with_all_that_it_started(tmp_path: Pat
         process.communicate(timeout=30)  # ends when the last one that could still write, `sleep`, is gone
     assert process.returncode == 128 + signal.SIGTERM
     assert servers("status", directory=tmp_path).stdout.count("not running") == 2
+
+
+def test_the_stream_demo_judges_the_sample(tmp_path: Path) -> None:
+    tree = copied_tree(tmp_path)
+    command = ["make", "stream-demo"]
+    done = subprocess.run(
+        command, cwd=tree, env=os.environ | NOTHING_INSTALLED, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^ pages +412 ", done.stdout, re.M), done.stdout
+    assert re.search(r"^ rejected +0 ", done.stdout, re.M), done.stdout
 
 
 def test_install_has_nothing_to_do_where_all_is_here() -> None:

@@ -24,7 +24,9 @@ from tests.documents import (
     named,
     pages_with,
     run_python,
+    said_commands,
     same_output,
+    sentences,
     workplace,
 )
 from tests.notebooks import NOTEBOOKS, ran
@@ -62,10 +64,9 @@ def test_the_commands_of_a_page_exist_with_their_flags(path):
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_the_commands_in_the_sentences_of_a_page_exist_with_their_flags(path):
     """`simhash-dedup …` and `python -m …`, with names in capitals and `…` for what a reader puts in."""
-    text = re.sub(r"^```.*?^```", "", read(path), flags=re.M | re.S)
-    for command in re.findall(r"`simhash-dedup (\w[^`]*)`", text):
+    for command in said_commands(path):
         check_command(command.split(), f"{named(path)}: {command}")
-    for module, words in re.findall(r"`python -m ([\w.]+)([^`]*)`", text):
+    for module, words in re.findall(r"`python -m ([\w.]+)([^`]*)`", sentences(path)):
         assert find_spec(module), f"{named(path)}: {module}"
         if module.startswith("benchmarks"):
             flags = re.findall(r"--[a-z][a-z-]*", words)
@@ -74,7 +75,7 @@ def test_the_commands_in_the_sentences_of_a_page_exist_with_their_flags(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_the_commands_of_a_page_stand_in_fences_that_are_run_or_looked_at(path):
-    bare = re.sub(r"^```\w+\n.*?^```$", "", read(path), flags=re.M | re.S)
+    bare = sentences(path)
     assert re.findall(r"^(?:    |\$ )+(?:simhash-dedup|python3? -m|make|deploy/\S+) .*", bare, re.M) == []
     assert re.findall(r"^(?:simhash-dedup [a-z]+|python3? -m) .*", bare, re.M) == []
 

@@ -1,8 +1,10 @@
 """What a newcomer types first: help that is there at once, and the tab key."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from worker.cli.lazy import LazyGroup
 from worker.cli.main import commands, dlq, index
 
+ROOT = Path(__file__).parents[2]
 HEAVY = {"kafka", "redis", "numpy", "pydantic", "rich", "structlog", "jieba", "simhash.signature", "worker.settings"}
 LOADED = """
 import sys
@@ -38,15 +41,21 @@ def test_help_loads_neither_kafka_nor_anything_else_that_takes_its_time(argument
 
 
 def test_the_tab_key_completes_commands_and_options():
-    """As bash asks, after `eval "$(_SIMHASH_DEDUP_COMPLETE=bash_source simhash-dedup)"`."""
+    """As bash asks, after the line of docs/commands.md."""
     asked = {"_SIMHASH_DEDUP_COMPLETE": "bash_complete"}
     said, modules = loaded_by(**asked, COMP_WORDS="simhash-dedup reb", COMP_CWORD="1")
     assert said.splitlines() == ["plain,rebuild"]
     assert modules & HEAVY == set()
     said, _ = loaded_by(**asked, COMP_WORDS="simhash-dedup index rewind --ex", COMP_CWORD="3")
     assert said.splitlines() == ["plain,--execute"]
-    script, _ = loaded_by(_SIMHASH_DEDUP_COMPLETE="bash_source")
-    assert "complete -o nosort" in script
+
+
+def test_bash_asks_after_the_line_of_the_documents():
+    (line,) = re.findall(r"`(eval [^`]*)`", (ROOT / "docs" / "commands.md").read_text())
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    asked = ["bash", "-c", f"{' '.join(line.split())}\ncomplete -p simhash-dedup"]
+    done = subprocess.run(asked, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+    assert done.stdout == "complete -o nosort -F _simhash_dedup_completion simhash-dedup\n", done.stderr
 
 
 @pytest.mark.parametrize("group", [commands, index, dlq], ids=["commands", "index", "dlq"])
