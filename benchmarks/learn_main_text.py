@@ -104,7 +104,9 @@ def marked(row: dict[str, Any], weight: float) -> Page | None:
     words, hits, wanted = labels(blocks.texts, row["main"])
     site = row.get("site") or urlsplit(row["url"]).netloc.removeprefix("www.")
     weight *= OF_TYPE.get(row.get("page_type") or "", 1.0)
-    return Page(site, row["main"], blocks, block_features.table(blocks), words, hits, wanted, weight)
+    return Page(
+        site, row["main"], blocks, block_features.table(block_features.Page(blocks)), words, hits, wanted, weight
+    )
 
 
 def labels(texts: Sequence[str], main: str) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -143,7 +145,7 @@ def averaged(pages: Sequence[Page], is_second: bool) -> main_text.Look:
 
 def second_table(page: Page, first: main_text.Look) -> NDArray[np.int64]:
     """All features of the second look."""
-    said = block_features.second_table(page.blocks, page.table[0], first.scores(page.table))
+    said = block_features.second_table(block_features.Page(page.blocks), first.scores(page.table))
     return np.concatenate((page.table, said))
 
 

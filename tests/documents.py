@@ -238,7 +238,7 @@ def sentences(path: Path) -> str:
 
 
 def said_commands(path: Path, program: str = "simhash-dedup") -> list[str]:
-    """The commands that a page's sentences hold, as they stand there: with names in capitals for what a reader puts in."""
+    """The commands in a page's sentences, as they stand there: with names in capitals for what a reader puts in."""
     found = re.findall(rf"`{program} ([^`]*)`", sentences(path))
     return [" ".join(command.split()) for command in found]
 

@@ -8,7 +8,8 @@ The native kernel (`native/src/features.rs`) fills the same table.
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +55,22 @@ NAMES = (
 )
 
 
-class _Page:
-    """Columns and running sums that several features need."""
+class Page:
+    """What several features need of a page's blocks, of which there is one at least: columns and running sums.
+
+    Attributes:
+        up, wrapped, around: of each element the next level, the bits of those with the same blocks as it, and of all
+            around it.
+        alike: of each element how many of the page have its name and words.
+    """
 
     def __init__(self, blocks: Blocks) -> None:
-        texts, size = blocks.texts, lambda text: len(text) + len(text.encode())
+        texts = blocks.texts
+        self.blocks = blocks
         self.n = len(texts)
         self.at = np.arange(self.n)
-        self.size = _array(map(size, texts))
-        self.linked = _array(map(size, blocks.linked))
+        self.size = _array(map(_size, texts))
+        self.linked = _array(map(_size, blocks.linked))
         self.punctuation = _array(len(_PUNCTUATION.findall(text)) for text in texts)
         self.share = 64 * self.linked // self.size
         good = (3 * self.linked < self.size) & (self.size >= LEAST_GOOD_SIZE) & (self.punctuation > 0)
@@ -73,6 +81,13 @@ class _Page:
         self.owner = np.array(blocks.owners)
         self.start, self.end, self.depth = map(np.array, (blocks.starts, blocks.ends, blocks.depths))
         self.own = np.array(blocks.masks)
+        self.up, self.wrapped, self.around = _elements(blocks)
+        counts = Counter(blocks.keys)
+        self.alike = _array(map(counts.__getitem__, blocks.keys))
+
+
+def _size(text: str) -> int:
+    return 2 * len(text) if text.isascii() else len(text) + len(text.encode())
 
 
 def _array(values: Iterable[int]) -> Numbers:
@@ -83,25 +98,27 @@ def _sums(values: Numbers) -> Numbers:
     return np.concatenate(([0], np.cumsum(values)))
 
 
-def table(blocks: Blocks) -> Numbers:
-    """The features of a page's blocks, of which there is one at least: an array (features, blocks)."""
-    page = _Page(blocks)
-    up, wrapped, around = _elements(blocks)
-    rows = [
-        *_of_block(page, blocks),
-        *_of_place(page),
-        *_of_marks(page, blocks, wrapped),
-        *_of_neighbours(page, up),
-        *_of_windows(page),
-        *_of_levels(page, up, _alike(blocks)),
-        *_of_centres(page),
-        *_of_bits(page, up, wrapped, around),
-    ]
-    return np.stack(rows)
+def _table(rows: Sequence[Numbers]) -> Numbers:
+    return np.concatenate(rows).reshape(len(rows), -1)
+
+
+def table(page: Page) -> Numbers:
+    """The features of a page's blocks: an array (features, blocks)."""
+    return _table(
+        [
+            *_of_block(page),
+            *_of_place(page),
+            *_of_marks(page),
+            *_of_neighbours(page),
+            *_of_windows(page),
+            *_of_levels(page),
+            *_of_centres(page),
+            *_of_bits(page),
+        ]
+    )
 
 
 def _elements(blocks: Blocks) -> tuple[Numbers, Numbers, Numbers]:
-    """Of each element: the next level, the bits of those with the same blocks as it, and of all around it."""
     up, wrapped, around = [0], blocks.masks.copy(), blocks.masks.copy()
     starts, ends = blocks.starts, blocks.ends
     for element in range(1, len(blocks.parents)):
@@ -115,15 +132,8 @@ def _elements(blocks: Blocks) -> tuple[Numbers, Numbers, Numbers]:
     return np.array(up), np.array(wrapped), np.array(around)
 
 
-def _alike(blocks: Blocks) -> Numbers:
-    """Of each element how many of the page have its name and words."""
-    counts: dict[object, int] = {}
-    for key in blocks.keys:
-        counts[key] = counts.get(key, 0) + 1
-    return np.array([counts[key] for key in blocks.keys])
-
-
-def _of_block(page: _Page, blocks: Blocks) -> list[Numbers]:
+def _of_block(page: Page) -> list[Numbers]:
+    blocks = page.blocks
     broken = np.array(blocks.broken, dtype=np.int64)
     last = _array(ENDINGS.get(text[-1], 0) for text in blocks.texts)
     rate = 1000 * page.punctuation // page.size
@@ -131,7 +141,7 @@ def _of_block(page: _Page, blocks: Blocks) -> list[Numbers]:
     return [page.size, page.share, np.array(blocks.links), page.punctuation, rate, last, broken, breaks]
 
 
-def _of_place(page: _Page) -> list[Numbers]:
+def _of_place(page: Page) -> list[Numbers]:
     sizes, goods, n = page.sizes, page.goods, page.n
     whole = (n, page.good, 64 * page.good // int(sizes[-1]))
     return [
@@ -144,11 +154,11 @@ def _of_place(page: _Page) -> list[Numbers]:
     ]
 
 
-def _of_marks(page: _Page, blocks: Blocks, wrapped: Numbers) -> list[Numbers]:
+def _of_marks(page: Page) -> list[Numbers]:
     """How many blocks ago the heading and the page's title were; before the first of them, negative or far."""
-    h1 = np.flatnonzero(wrapped[page.owner] & _H1)
-    title = blocks.title
-    titles = np.flatnonzero([len(text) in TITLE_CHARACTERS and text in title for text in blocks.texts])
+    h1 = np.flatnonzero(page.wrapped[page.owner] & _H1)
+    title = page.blocks.title
+    titles = np.flatnonzero([len(text) in TITLE_CHARACTERS and text in title for text in page.blocks.texts])
     headings = np.flatnonzero(page.own[page.owner] & _HEADINGS)
     return [
         _from(page, h1[:1]),
@@ -159,19 +169,19 @@ def _of_marks(page: _Page, blocks: Blocks, wrapped: Numbers) -> list[Numbers]:
     ]
 
 
-def _from(page: _Page, mark: Numbers) -> Numbers:
+def _from(page: Page, mark: Numbers) -> Numbers:
     return np.clip(page.at - mark[0], -100, FAR) if len(mark) else np.full(page.n, FAR)
 
 
-def _since(page: _Page, marks: Numbers) -> Numbers:
+def _since(page: Page, marks: Numbers) -> Numbers:
     if not len(marks):
         return np.full(page.n, FAR)
     behind = np.searchsorted(marks, page.at, side="right")
     return np.where(behind > 0, np.minimum(page.at - marks[behind - 1], FAR), FAR)
 
 
-def _of_neighbours(page: _Page, up: Numbers) -> list[Numbers]:
-    own, owner = page.own[page.owner], page.owner
+def _of_neighbours(page: Page) -> list[Numbers]:
+    own, owner, up = page.own[page.owner], page.owner, page.up
     kind = np.select([own & bit != 0 for bit in (_H1, _HEADINGS, _PARAGRAPH, _LIST)], [1, 2, 3, 4], 0)
     rows = []
     for by in NEIGHBOURS:
@@ -184,7 +194,7 @@ def _of_neighbours(page: _Page, up: Numbers) -> list[Numbers]:
     return rows
 
 
-def _of_windows(page: _Page) -> list[Numbers]:
+def _of_windows(page: Page) -> list[Numbers]:
     rows = []
     sizes, links, goods, at = page.sizes, page.links, page.goods, page.at
     for by in WINDOWS:
@@ -195,7 +205,7 @@ def _of_windows(page: _Page) -> list[Numbers]:
     return [*rows, goods[at] - goods[low], goods[high] - goods[at + 1]]
 
 
-def _of_levels(page: _Page, up: Numbers, alike: Numbers) -> list[Numbers]:
+def _of_levels(page: Page) -> list[Numbers]:
     rows = []
     element = page.owner
     for _ in range(LEVELS):
@@ -205,12 +215,12 @@ def _of_levels(page: _Page, up: Numbers, alike: Numbers) -> list[Numbers]:
             column[end] - column[start] for column in (page.sizes, page.links, page.goods, page.points)
         )
         rows += [64 * good // page.good, good, size, 64 * linked // size, count, size // count]
-        rows += [1000 * points // size, alike[element], 16 * (page.at - start) // count]
-        element = up[element]
+        rows += [1000 * points // size, page.alike[element], 16 * (page.at - start) // count]
+        element = page.up[element]
     return rows
 
 
-def _of_centres(page: _Page) -> list[Numbers]:
+def _of_centres(page: Page) -> list[Numbers]:
     """Where a block stands to the innermost element that holds so much of the good text."""
     held = page.goods[page.end] - page.goods[page.start]
     rows = []
@@ -233,14 +243,15 @@ def _of_centres(page: _Page) -> list[Numbers]:
     return rows
 
 
-def _of_bits(page: _Page, up: Numbers, wrapped: Numbers, around: Numbers) -> list[Numbers]:
+def _of_bits(page: Page) -> list[Numbers]:
     """For each kind and meaning how near it is: 4, this element or one with the same blocks; 1, any around it."""
-    owner = page.owner
-    inner = wrapped[owner]
+    owner, up = page.owner, page.up
+    inner = page.wrapped[owner]
     near = inner | page.own[up[owner]]
     nearer = near | page.own[up[up[owner]]]
     bits = np.arange(len(BITS))[:, None]
-    return list(sum((mask >> bits & 1 for mask in (around[owner], nearer, near, inner)), np.zeros((1, 1), np.int64)))
+    masks = (page.around[owner], nearer, near, inner)
+    return list(sum((mask >> bits & 1 for mask in masks), np.zeros((1, 1), np.int64)))
 
 
 SECOND_NEIGHBOURS = (-4, -3, -2, -1, 1, 2, 3, 4)
@@ -256,17 +267,15 @@ SECOND_NAMES = (
 )
 
 
-def second_table(blocks: Blocks, sizes: Numbers, scores: Numbers) -> Numbers:
+def second_table(page: Page, scores: Numbers) -> Numbers:
     """What a first decision says of a block's neighbours and of the elements around it: an array (features, blocks).
 
     Args:
-        sizes: of each block, as in `table`.
         scores: of the first decision; a block is taken where it is positive.
     """
-    n = len(sizes)
-    at = np.arange(n)
+    n, at, size = page.n, page.at, page.sizes
     scores = np.clip(scores, -MOST_SCORE, MOST_SCORE)
-    size, weighted, taken = map(_sums, (sizes, sizes * scores, np.where(scores > 0, sizes, 0)))
+    weighted, taken = _sums(page.size * scores), _sums(np.where(scores > 0, page.size, 0))
     all_taken = max(1, int(taken[-1]))
     rows = [scores]
     for by in SECOND_NEIGHBOURS:
@@ -280,14 +289,13 @@ def second_table(blocks: Blocks, sizes: Numbers, scores: Numbers) -> Numbers:
     rows += [64 * taken[:-1] // all_taken, 64 * (taken[-1] - taken[1:]) // all_taken]
     rows += [np.full(n, taken[-1]), np.full(n, 64 * taken[-1] // size[-1])]
     rows += _gaps(scores > 0)
-    element = np.array(blocks.owners)
-    start, end, up = np.array(blocks.starts), np.array(blocks.ends), _elements(blocks)[0]
+    element = page.owner
     for _ in range(LEVELS):
-        low, high = start[element], end[element]
+        low, high = page.start[element], page.end[element]
         held, part = size[high] - size[low], taken[high] - taken[low]
         rows += [(weighted[high] - weighted[low]) // held, 64 * part // held, 64 * part // all_taken]
-        element = up[element]
-    return np.stack(rows)
+        element = page.up[element]
+    return _table(rows)
 
 
 def _gaps(taken: NDArray[np.bool_]) -> list[Numbers]:
@@ -300,17 +308,17 @@ def _gaps(taken: NDArray[np.bool_]) -> list[Numbers]:
     return [np.minimum(at - padded[before], 100), np.minimum(padded[behind + 1] - at, 100)]
 
 
-def shared(blocks: Blocks, sizes: Numbers, scores: Numbers) -> Numbers:
+def shared(page: Page, scores: Numbers) -> Numbers:
     """Scores, of which short blocks of one element have one: their mean, weighted by size.
 
     So the entries of a list and the cells of a row come in or stay out together, and an edit moves none of them alone.
     """
-    owner, starts, ends = map(np.array, (blocks.owners, blocks.starts, blocks.ends))
-    alone = ends[owner] - starts[owner] == 1
-    element = np.where(alone, _elements(blocks)[0][owner], owner)
-    short = sizes < LEAST_GOOD_SIZE
-    weight = np.where(short, sizes, 0)
-    size, weighted = np.zeros((2, len(starts)), dtype=np.int64)
+    owner = page.owner
+    alone = page.end[owner] - page.start[owner] == 1
+    element = np.where(alone, page.up[owner], owner)
+    short = page.size < LEAST_GOOD_SIZE
+    weight = np.where(short, page.size, 0)
+    size, weighted = np.zeros((2, len(page.start)), dtype=np.int64)
     np.add.at(size, element, weight)
     np.add.at(weighted, element, weight * np.clip(scores, -MOST_SCORE, MOST_SCORE))
     mean = weighted // np.maximum(size, 1)

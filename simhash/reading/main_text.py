@@ -17,7 +17,6 @@ from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from html.entities import html5
 from importlib.resources import files
-from itertools import groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +44,10 @@ from simhash.reading.html_words import word_bits
 
 MIN_MAIN_CHARACTERS = 200
 """Below this, main content was not found (a list, a form), and all visible text says more."""
-TREES_AT_ONCE = 128
-"""In NumPy: fewer take more calls, more take more memory (20,000 blocks: 60 MB)."""
+BLOCKS_AT_ONCE = 2000
+"""In NumPy: fewer take more calls, more take more memory (10 MB)."""
+LARGEST = 2**31 - 1
+"""What a number is at most, to the questions: none asks for more."""
 UNSURE = 54
 """In 64ths. A page whose sure blocks hold less of the text of its possible ones may have content of a kind that the
 looks know little of (an offer, a list, a thread). If those that are not sure are likely, possible ones are content."""
@@ -67,27 +68,29 @@ class Look:
 
     def scores(self, table: Numbers) -> Numbers:
         """Of each block of a table (features, blocks) how sure it is that it is content, in 64ths of log odds."""
-        total = np.full(table.shape[1], self.bias, dtype=np.int64)
-        for questions, leaves in self._arrays:
-            leaf = np.repeat(np.arange(len(leaves)) * leaves.shape[1], len(total)).reshape(len(leaves), -1)
-            for level, (features, most) in enumerate(questions):
-                leaf += (table[features] > most[:, None]) * (1 << level)
-            total += leaves.take(leaf).sum(axis=0)
-        return total >> SCORE_SHIFT
+        parts = [self._sums(table[:, at : at + BLOCKS_AT_ONCE]) for at in range(0, table.shape[1], BLOCKS_AT_ONCE)]
+        return (self.bias + np.concatenate(parts)) >> SCORE_SHIFT
+
+    def _sums(self, table: Numbers) -> Numbers:
+        features, most, levels, firsts, leaves = self._arrays
+        answers = (np.minimum(table, LARGEST).astype(np.int32)[features] > most).view(np.uint8)
+        leaf = answers[levels[-1]]
+        for level in levels[-2::-1]:
+            leaf = 2 * leaf + answers[level]
+        sums: Numbers = leaves.take(firsts + leaf).sum(axis=0, dtype=np.int64)
+        return sums
 
     @cached_property
-    def _arrays(self) -> list[tuple[list[Numbers], Numbers]]:
-        """The trees, some at once that have as many questions: of each level features and numbers; the leaves."""
-        found = []
-        for _, alike in groupby(sorted(self.trees, key=_depth), _depth):
-            while some := [*islice(alike, TREES_AT_ONCE)]:
-                questions = np.array([questions for questions, _ in some]).transpose(1, 2, 0)
-                found.append(([*questions], np.array([leaves for _, leaves in some])))
-        return found
-
-
-def _depth(tree: tuple[list[tuple[int, int]], list[int]]) -> int:
-    return len(tree[0])
+    def _arrays(self) -> tuple[Numbers, NDArray[np.int32], list[Numbers], Numbers, NDArray[np.int32]]:
+        """Of each question its feature and number; of each level of the trees their questions; where each tree's leaves
+        begin; the leaves. Trees share questions, and have as many levels."""
+        asked = sorted({question for questions, _ in self.trees for question in questions})
+        places = {question: at for at, question in enumerate(asked)}
+        features, most = np.array(asked).T
+        levels = np.array([[places[question] for question in questions] for questions, _ in self.trees]).T
+        leaves = np.array([leaves for _, leaves in self.trees], dtype=np.int32)
+        firsts = np.arange(len(leaves))[:, None] * leaves.shape[1]
+        return features, most.astype(np.int32)[:, None], [*levels], firsts, leaves.ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool
 def scores(blocks: Blocks, learned: Weights) -> tuple[Numbers, Numbers]:
     """Of each block its size, and how sure the second look is that it is content, in 64ths of log odds."""
     first, second = learned.looks
-    table = block_features.table(blocks)
-    sizes = table[block_features.NAMES.index("size")]
-    said = block_features.second_table(blocks, sizes, first.scores(table))
-    return sizes, block_features.shared(blocks, sizes, second.scores(np.concatenate((table, said))))
+    page = block_features.Page(blocks)
+    table = block_features.table(page)
+    said = block_features.second_table(page, first.scores(table))
+    return page.size, block_features.shared(page, second.scores(np.concatenate((table, said))))
