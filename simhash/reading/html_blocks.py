@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.entities import html5
 
-from simhash.reading.html_tokens import ATTRIBUTE, STOP
+from simhash.reading.html_tokens import ATTRIBUTES, SCRIPT_TEXT, STOP, any_case
 
 END_TAG_REACH = 32
 """How many of the innermost open elements an end tag may end."""
@@ -134,31 +134,16 @@ _TABLE = NAMES["table"].number
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
-# The first alternative is the usual spelling of the second, four times as fast.
-_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
-# A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
-_SCRIPT_TEXT = rf"""(?ai:
-    (?: [^<]++ | <(?!/script{STOP}|!--)
-      | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{STOP})
-                   | <script{STOP} (?: [^<-]++ | -(?!->) | <(?!/script{STOP}) )*+ (?:</script{STOP})?+ )*+ (?:-->)?+
-    )*+
-)"""
-
-
-def _any_case(word: str) -> str:
-    """A pattern for a word in either case: `(?i:...)` is three times as slow at every tag."""
-    return "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in word)
-
 
 def _one_of(words: tuple[str, ...]) -> str:
     """A pattern for any of these words, by their first letters."""
     heads: dict[str, list[str]] = {}
     for word in words:
-        heads.setdefault(word[0], []).append(_any_case(word[1:]))
-    return "|".join(f"{_any_case(head)}(?:{'|'.join(rest)})" for head, rest in heads.items())
+        heads.setdefault(word[0], []).append(any_case(word[1:]))
+    return "|".join(f"{any_case(head)}(?:{'|'.join(rest)})" for head, rest in heads.items())
 
 
-_SCRIPT = _any_case("script")
+_SCRIPT = any_case("script")
 _RAW = _one_of(RAW[1:])
 _BLOCK = _one_of((*NAMES, LINE, *RULES, *METADATA, PAGE))
 _COMMENT = r"!--(?: -?> | .*?(?:--!?>|\Z) ) | [!?/][^>]*+ >?+"
@@ -167,19 +152,19 @@ _COMMENT = r"!--(?: -?> | .*?(?:--!?>|\Z) ) | [!?/][^>]*+ >?+"
 TOKEN = re.compile(
     rf"""
     ( (?: [^<]++ | <(?! /?+ (?:{_SCRIPT}|{_RAW}|{_BLOCK}){STOP} )
-                   (?: /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+ | {_COMMENT} )?+ )*+ )
-    (?: </([a-zA-Z][a-zA-Z0-9]*+) {_ATTRIBUTES} >?+
+                   (?: /?+[a-zA-Z][^\t\n\f\r\ />]*+ {ATTRIBUTES} >?+ | {_COMMENT} )?+ )*+ )
+    (?: </([a-zA-Z][a-zA-Z0-9]*+) {ATTRIBUTES} >?+
       | <(?: ({_BLOCK}) | ({_SCRIPT}) | ({_RAW}) )(?={STOP})
-        ({_ATTRIBUTES}) >?+
-        ((?(4) {_SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){STOP}) )*+ | )))
+        ({ATTRIBUTES}) >?+
+        ((?(4) {SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){STOP}) )*+ | )))
       | \Z )
     """,
     re.VERBOSE | re.DOTALL,
 )
 # What is no text between two block-level tags; the groups are the name of a link or a span, and its attributes.
 _INLINE = re.compile(
-    rf"""<(?: (/?+(?:[aA]|[sS][pP][aA][nN]))(?={STOP}) ({_ATTRIBUTES}) >?+
-            | /?+[a-zA-Z][^\t\n\f\r\ />]*+ {_ATTRIBUTES} >?+
+    rf"""<(?: (/?+(?:[aA]|[sS][pP][aA][nN]))(?={STOP}) ({ATTRIBUTES}) >?+
+            | /?+[a-zA-Z][^\t\n\f\r\ />]*+ {ATTRIBUTES} >?+
             | {_COMMENT} )""",
     re.VERBOSE | re.DOTALL,
 )

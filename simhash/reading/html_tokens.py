@@ -9,14 +9,14 @@ _TOKENS_AT_ONCE = 10_000
 # The quantifiers are possessive: it never goes back, so it is linear on any input. A quote opens a value only after
 # `=`; what is not closed runs to the end.
 STOP = r"[\t\n\f\r\ />]"
-ATTRIBUTE = r"""
+_ATTRIBUTE = r"""
     [\t\n\f\r\ /]*+ (?: =[^\t\n\f\r\ />=]*+ | [^\t\n\f\r\ />=]++ )
     (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
 """
 # The first alternative is the usual spelling of the second, four times as fast.
-_ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {ATTRIBUTE} )*+"
+ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
 # A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
-_SCRIPT_TEXT = rf"""(?i:
+SCRIPT_TEXT = rf"""(?ai:
     (?: [^<]++ | <(?!/script{STOP}|!--)
       | <!(?=--) (?: [^<-]++ | -(?!->) | <(?!/?script{STOP})
                    | <script{STOP} (?: [^<-]++ | -(?!->) | <(?!/script{STOP}) )*+ (?:</script{STOP})?+ )*+ (?:-->)?+
@@ -24,13 +24,13 @@ _SCRIPT_TEXT = rf"""(?i:
 )"""
 
 
-def _any_case(word: str) -> str:
+def any_case(word: str) -> str:
     """A pattern for a word in either case: `(?i:...)` is three times as slow at every tag."""
-    return "".join(f"[{letter}{letter.upper()}]" for letter in word)
+    return "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in word)
 
 
 _RAW_NAMES = "|".join(
-    map(_any_case, ("iframe", "noembed", "noframes", "plaintext", "style", "textarea", "title", "xmp"))
+    map(any_case, ("iframe", "noembed", "noframes", "plaintext", "style", "textarea", "title", "xmp"))
 )
 # One token: an end tag; a start tag with its attributes, and after it the text of an element without inner markup (a
 # script), or the rest of an element that holds only text (`<a href="x">y</a>`: taking these whole halves the work);
@@ -38,15 +38,15 @@ _RAW_NAMES = "|".join(
 TOKEN = re.compile(
     rf"""<(?:
       (/[a-zA-Z0-9:-]++)>
-    | ((?: ({_any_case("script")}) | ({_RAW_NAMES}) )(?={STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
-      ({_ATTRIBUTES} [\t\n\f\r\ /]*+) >?+
-      ((?(3) {_SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?i:\4){STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
+    | ((?: ({any_case("script")}) | ({_RAW_NAMES}) )(?={STOP}) | /?+[a-zA-Z][^\t\n\f\r\ />]*+ )
+      ({ATTRIBUTES}) >?+
+      ((?(3) {SCRIPT_TEXT} | (?(4) (?: [^<]++ | <(?!/(?ai:\4){STOP}) )*+ | (?: [^<]*+</\2> )?+ )))
     | !--(?: -?> | .*?(?:--!?>|\Z) )
     | [!?/][^>]*+ >?+
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_ATTRIBUTE_NAME = re.compile(ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
+_ATTRIBUTE_NAME = re.compile(_ATTRIBUTE.replace("(?: =[", "( =[", 1), re.VERBOSE)
 _SEPARATORS = "\t\n\f\r /"
 
 
