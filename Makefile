@@ -14,6 +14,9 @@ TESTS ?= --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"
 
+# Processes that are started by the hundred are not to compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lock clean needs-python
 

@@ -8,8 +8,6 @@ At the end everything is answered, or the campaign says what hung; what was told
 import itertools
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +19,9 @@ from random import Random
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from tests import copies
 from tests.servers import KafkaServer, RedisServer, running_kafka, running_redis
-from tests.stream import ROOT, Stream, Worker, closing_admin, until
+from tests.stream import Stream, Worker, closing_admin, until
 
 SESSION_SECONDS = 3
 SETTINGS = {
@@ -198,10 +197,9 @@ class Stage:
             worker.kill()
 
     def _worker(self) -> Worker:
-        command = [sys.executable, "-m", "tests.faulty_worker", self._moments(), str(int(signal.SIGSTOP))]
-        with (self.directory / f"worker-{next(self._logs):03}.log").open("wb") as log:
-            process = subprocess.Popen(command, env=self.stream.environment(), cwd=ROOT, stdout=log, stderr=log)
-        return Worker(process)  # type: ignore[arg-type]
+        log = (self.directory / f"worker-{next(self._logs):03}.log").open("w+")
+        told = (self._moments(), str(int(signal.SIGSTOP)))
+        return Worker(copies.start("tests.faulty_worker", told, self.stream.environment(), log, log), log)
 
     def _moments(self) -> str:
         """Where a worker will stand still."""

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -20,6 +19,7 @@ from deploy.local.processes import stands
 from simhash.index import Relation
 from simhash.relation.designs import automatic_design
 from simhash.signature.profiles import DEFAULT
+from tests import copies
 from tests.pages import address
 from worker.cli.verify import rows_of_index
 from worker.settings import PREFIX, load
@@ -160,23 +160,13 @@ class Stream:
 
     def worker(self, stop_at: str = "", signal_number: int = signal.SIGKILL) -> "Worker":
         """Start a worker; with `stop_at` "step:n" it sends itself the signal at the n-th time it takes that step."""
-        command = [sys.executable, "-m", "tests.faulty_worker", stop_at, str(int(signal_number))]
-        process = subprocess.Popen(
-            command, env=self.environment(), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
-        return Worker(process)
+        log = TemporaryFile("w+")  # noqa: SIM115 - the worker's
+        told = (stop_at, str(int(signal_number)))
+        return Worker(copies.start("tests.faulty_worker", told, self.environment(), log, log), log)
 
-    def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> copies.Done:
         """Run `simhash-dedup` with this stream's settings to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "worker", *arguments],
-            env=self.environment() | dict(env or {}),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-            check=False,
-        )
+        return copies.run("worker.__main__", arguments, self.environment() | dict(env or {}), WAIT_SECONDS)
 
     @contextmanager
     def _reading(self, *topics: str) -> Iterator[KafkaConsumer]:
@@ -255,12 +245,21 @@ def _answers(row: Any) -> bool:
 class Worker:
     """A worker process."""
 
-    process: "subprocess.Popen[str]"
+    process: copies.Process
+    log: IO[str]
+
+    def written(self) -> str:
+        """What it wrote to standard error so far."""
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size, 0).decode()  # to seek would move where the worker writes, too
+
+    def says(self, text: str) -> None:
+        """Wait until it has written this."""
+        until(lambda: text in self.written(), f"{text!r} in\n{self.written()}")
 
     def wait(self, seconds: float = WAIT_SECONDS) -> tuple[int, str]:
         """Wait for its end: exit code (negative: signal) and what it wrote to standard error."""
-        _, written = self.process.communicate(timeout=seconds)
-        return self.process.returncode, written
+        return self.process.wait(seconds), self.written()
 
     def refusal(self, code: int) -> str:
         """Wait for its end by itself: with this exit code and, but for its log, one clear line, which is returned."""
@@ -277,9 +276,8 @@ class Worker:
 
     def kill(self) -> None:
         """End it whatever state it is in."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate()
+        self.process.kill()
+        self.process.wait()
 
     def stopped(self) -> bool:
         """Whether it stands still under SIGSTOP."""

@@ -16,7 +16,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import RetriableError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from tests.stream import ROOT, Stream, Worker, closing_admin, json_page, texts, until, working
+from tests.stream import ROOT, Stream, closing_admin, json_page, texts, until, working
 
 PREFIX = "__connect.errors."
 MIB = 1 << 20
@@ -252,17 +252,14 @@ def test_a_page_that_hangs_or_kills_its_child_is_a_dead_letter_and_the_others_ar
     made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"page_deadline": "2s"})
     made.create()
     made.send([GOOD[0], (KEY, b"hang"), GOOD[1], (KEY, b"die"), GOOD[2]], headers=HEADERS)
-    process = subprocess.Popen(
-        [sys.executable, "-c", HANGING_WORKER, "", "9"],
-        env=made.environment(),
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    worker = Worker(process)
-    with working(worker):
-        made.wait_for(5)
-        assert worker.stop()[0] == 0
+    command = [sys.executable, "-c", HANGING_WORKER, "", "9"]
+    with subprocess.Popen(command, env=made.environment(), cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            made.wait_for(5)
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
     assert [v["source"]["offset"] for v in made.verdicts()] == [0, 2, 4]
     hanging, dying = made.committed(made.dead_letter_topic)
     assert (hanging.key, hanging.value, hanging.headers[:3]) == (KEY, b"hang", HEADERS)

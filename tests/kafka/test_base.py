@@ -302,7 +302,7 @@ def test_newer_tables_are_moved_to_while_pages_flow_and_workers_die(kafka_server
             stream.wait_for(90 * part + 30)
             pointed(link, archive)
             if part == 0:  # one that is to move on later must know the base that the other moves to
-                assert next(line for line in workers[0].process.stderr if "a new base lies in" in line)
+                workers[0].says("a new base lies in")
             if part == 1:
                 assert workers[1].wait()[0] == -signal.SIGKILL
                 workers.append(stream.worker())  # it may see the last tables before the other worker moves to them
@@ -339,7 +339,7 @@ def test_a_worker_that_starts_beside_newer_tables_waits_for_the_others(kafka_ser
         starting, ended = stream.worker(), stream.worker()
         with working(starting, ended):
             for worker in (starting, ended):
-                assert next(line for line in worker.process.stderr if "waiting 60 s" in line)
+                worker.says("waiting 60 s")
             assert ended.stop()[0] == 0
             there.process.send_signal(signal.SIGCONT)
             until_moved(stream, second)

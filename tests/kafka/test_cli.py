@@ -25,6 +25,7 @@ from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported
 from simhash.index.rows import encoded
 from simhash.relation.tables import design
+from tests import copies
 from tests.pages import entry, relation
 from tests.processes import descendants, wait_until_gone
 from tests.servers import running_redis
@@ -41,11 +42,12 @@ def command(*arguments):
     return [sys.executable, "-m", "worker", *map(str, arguments)]
 
 
-def run(*arguments, env=None, **options):
+def run(*arguments, env=None):
     """Run the command to its end; what it writes is text."""
-    env = os.environ | (env or {})
+    if env is None:
+        return copies.run("worker.__main__", [*map(str, arguments)], os.environ, 120)
     return subprocess.run(
-        command(*arguments), cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False, **options
+        command(*arguments), cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=120, check=False
     )
 
 
