@@ -1,6 +1,6 @@
 """Processes of ours that begin as copies of one that has loaded everything: a second of processor time less for each.
 
-    process = start("worker", ["verify"], environment, stdout, stderr)      as `python -m worker verify`
+    start("worker.__main__", ["verify"], environment, stdout, stderr)      as `python -m worker verify`
 
 In all else such a process is like another: it has a number, signals, an environment and files of its own, and an end.
 `python -m tests.copies` is the one that is copied. It does nothing but load, and fork for each request that comes; it
