@@ -39,10 +39,24 @@ def _no_settings_from_outside() -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"  # Spark's processes live for seconds here
 
 
+_stores: list[str] = []
+"""The addresses of the session's Redis and Valkey servers."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _emptied_after_a_file() -> Iterator[None]:
+    """Else whatever looks at all keys of a server would take longer with each file."""
+    yield
+    for url in _stores:
+        with redis.Redis.from_url(url) as connection:
+            connection.flushall()
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A real Redis for the whole session."""
     with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        _stores.append(server.url)
         yield server
 
 
@@ -67,6 +81,7 @@ def valkey_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Re
         running_valkey(tmp_path_factory.mktemp("valkey")) as server,
         redis.Redis.from_url(server.url) as connection,
     ):
+        _stores.append(server.url)
         yield connection
 
 
@@ -74,6 +89,7 @@ def valkey_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Re
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
     """A real Redis Cluster of three primaries for the whole session."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as nodes:
+        _stores.extend(node.url for node in nodes)
         yield nodes
 
 

@@ -51,7 +51,7 @@ class Damage:
         self.client.hdel(*self.layout.records(seq))
 
     def no_digest(self, fingerprint, record):
-        key = next(iter(self.client.scan_iter(f"{self.layout.digests_start}*")))
+        key = next(iter(self.client.scan_iter(f"{self.layout.digests_start}*", count=10_000)))
         self.client.hdel(key, self.client.hkeys(key)[0])
 
     def record_elsewhere(self, fingerprint, record):

@@ -81,18 +81,18 @@ def test_a_migrated_index_has_all_its_pages_in_other_tables_and_nothing_else(cli
     assert (spec.relation.design.name, spec.bucket_bits) == ("10", 7)
     index = assert_whole(client, name)
     assert (contents(index), index.marks()) == (before, marks)
-    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*", count=10_000)} == {
         f"{{{name}}}",
         f"{{{name}}}~2",
     }
-    assert {key.decode().split(":")[1] for key in client.scan_iter(f"{{{name}}}:*")} <= {"meta", "j"}
+    assert {key.decode().split(":")[1] for key in client.scan_iter(f"{{{name}}}:*", count=10_000)} <= {"meta", "j"}
     new = opened(client, name)
     answers += [summary(a.decision) for a in new.check_and_insert(pages[200:], {})]
     assert answers == brute_force(pages, RULE)
     before = contents(new)
     migrated(client, name, to_design("4", 5))
     assert contents(assert_whole(client, name)) == before
-    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*")} == {
+    assert {key.decode().partition(":")[0] for key in client.scan_iter(f"{{{name}}}*", count=10_000)} == {
         f"{{{name}}}",
         f"{{{name}}}~1",
     }
@@ -227,7 +227,7 @@ def test_a_migration_that_is_given_up_leaves_the_index_as_it_was(client, name, s
     answers += [summary(a.decision) for a in old.check_and_insert(pages[200:], {})]
     assert answers == brute_force(pages, RULE)
     assert_whole(client, name)
-    assert list(client.scan_iter(f"{{{name}}}~*")) == []
+    assert list(client.scan_iter(f"{{{name}}}~*", count=10_000)) == []
     migrated(client, name, to_design("4", 6))
     assert_whole(client, name)
 
@@ -387,7 +387,7 @@ def unlike(count, random):
 def test_what_is_done_is_told_until_the_old_tables_are_gone(client, name, small_steps):
     old = opened(client, name)
     old.check_and_insert(unlike(60, Random(1)), {})
-    keys = [key for key in client.scan_iter(f"{{{name}}}:*") if key.split(b":")[1][:1] in b"tbrx"]
+    keys = [key for key in client.scan_iter(f"{{{name}}}:*", count=10_000) if key.split(b":")[1][:1] in b"tbrx"]
     told = []
     migrated(client, name, to_design("10"), told.append)
     copied = [each.copied for each in told if isinstance(each, Progress)]

@@ -70,7 +70,7 @@ def test_what_a_full_place_turned_away_is_taken_down_with_all_that_leads_to_it(c
     assert all(take_down(index.inside, [Found(f, r) for f, r in index.scan()]))
     assert check(index.inside, lambda _: None).violations == []
     assert int(client.hget(meta_key(name), "crowded")) == 0
-    left = {key.decode().rpartition(":")[0] for key in client.scan_iter(f"{{{name}}}:*")}
+    left = {key.decode().rpartition(":")[0] for key in client.scan_iter(f"{{{name}}}:*", count=10_000)}
     assert not any(key.startswith((f"{{{name}}}:t", f"{{{name}}}:b", f"{{{name}}}:r", f"{{{name}}}:x")) for key in left)
 
 
@@ -102,7 +102,7 @@ def test_a_page_is_compared_with_a_bounded_number_and_records_are_fields_of_thei
     assert unique > 1450  # of strangers' verifiers, one pair in 200,000 is within reach
     assert max(answer.candidates for answer in answers) <= rule.probes * rule.place_limit
     assert int(client.hget(meta_key(name), "most_candidates")) <= rule.probes * rule.place_limit
-    keys = list(client.scan_iter(f"{index.inside.layout.records_start}*"))
+    keys = list(client.scan_iter(f"{index.inside.layout.records_start}*", count=10_000))
     assert sum(map(client.hlen, keys)) == unique
     assert max(len(value) for key in keys for value in client.hvals(key)) < 300
 

@@ -95,11 +95,11 @@ def test_a_user_who_may_not_do_all_that_scripts_do_is_refused_before_anything_is
     url, take = user
     index = open_index(client, name, {}, relation(design("4")), 100)
     index.check_and_insert([entry(0, 7)], {})
-    before = {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*")}
+    before = {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*", count=10_000)}
     take(right)
     with redis.Redis.from_url(url) as limited, pytest.raises(IndexMisconfigured, match=named):
         open_index(limited, name, {}, relation(design("4")), 100)
-    assert {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*")} == before
+    assert {key: client.dump(key) for key in client.scan_iter(f"{{{name}}}*", count=10_000)} == before
 
 
 def test_the_rights_that_are_asked_for_are_enough(client, name, user):
