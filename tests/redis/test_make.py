@@ -4,11 +4,14 @@
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import setuptools
 
 from tests.documents import NOTHING_INSTALLED, PAGES, ROOT, commands_in, copied_tree
 
@@ -76,3 +79,14 @@ def test_what_is_installed_by_name_is_this_version_with_such_extras(tree):
         assert "Successfully installed simhash-dedup-" in told
         assert "WARNING" not in told, told  # such as an extra that there is not
     assert (tree / "new" / "bin" / "simhash-dedup").exists()
+
+
+def test_the_tree_installs_without_cargo(tree):
+    """`pip install .`, as README.md says it; what builds it, and what it needs, an index would give."""
+    said([sys.executable, "-m", "venv", str(tree / "new")], tree)
+    given = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    needed = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(setuptools.__file__).parents[1])}
+    told = said(
+        ["bash", "-c", "source new/bin/activate && pip install . && simhash-dedup --version"], tree, **given, **needed
+    )
+    assert re.search(r"^simhash-dedup \d+\.\d+\.\d+, fingerprints by ", told, re.M), told
