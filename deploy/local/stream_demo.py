@@ -100,7 +100,6 @@ def _settings() -> Settings:
             "group_id": name,
             "index_name": name,
             "processes": PROCESSES,
-            "metrics_address": "",
             "log_level": "error",
         }
     )
@@ -138,6 +137,7 @@ def _workers(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     """The supervisor of the worker processes, ended in order."""
     names = settings.model_fields_set - {"redis_url", "bootstrap_servers"}  # these two are in the environment
     given = {PREFIX + name.upper(): str(getattr(settings, name)) for name in names}
+    given[f"{PREFIX}METRICS_ADDRESS"] = "off"  # a worker that runs here may have the port
     supervisor = subprocess.Popen([sys.executable, "-m", "worker", "run"], env=os.environ | given)
     try:
         yield supervisor

@@ -159,7 +159,7 @@ def test_the_whole_commands_of_sentences_end_well(files, kafka_server, redis_ser
         (files / directory).mkdir()
     settings = {"max_page_bytes": "4000", "max_documents": "20", "archive": str(files / "old"), "batch_pages": "32"}
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, 2, settings=settings)
-    settings["hosts_topic"] = f"{name}.hosts"
+    settings |= {"hosts_topic": f"{name}.hosts", "metrics_address": "off"}
     done = stream.command("topics")
     assert done.returncode == 0, done.stdout + done.stderr
     urls = [f"https://a.example/{n}" for n in range(COUNT - LETTERS)]

@@ -15,7 +15,7 @@ import redis
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from deploy.local import cli, installing
+from deploy.local import cli, installing, ports
 from deploy.local.ports import HIGHEST, LOWEST
 from deploy.local.processes import ServerError
 from tests.documents import NOTHING_INSTALLED, copied_tree
@@ -232,6 +232,23 @@ def test_a_command_run_with_both_is_ended_with_all_that_it_started(tmp_path: Pat
         process.communicate(timeout=30)  # ends when the last one that could still write, `sleep`, is gone
     assert process.returncode == 128 + signal.SIGTERM
     assert servers("status", directory=tmp_path).stdout.count("not running") == 2
+
+
+def test_a_port_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "HIGHEST", LOWEST + 199)
+    monkeypatch.setattr(ports, "is_free", lambda _: True)
+    monkeypatch.setattr(ports, "_reserved", [])
+    drawn = [ports.free_port() for _ in range(50)]
+    other = subprocess.run([sys.executable, "-c", DRAWING], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len({*drawn, *json.loads(other.stdout)}) == 100
+
+
+DRAWING = """
+from deploy.local import ports
+ports.HIGHEST = ports.LOWEST + 199
+ports.is_free = lambda _: True
+print([ports.free_port() for _ in range(50)])
+"""
 
 
 def test_the_stream_demo_judges_the_sample(tmp_path: Path) -> None:
