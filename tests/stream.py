@@ -118,7 +118,7 @@ class Stream:
             "session_timeout": "2s",
             "transaction_timeout": "4s",
             "batch_pages": "16",
-            "metrics_address": "",
+            "metrics_address": "off",
         }
         return os.environ | {f"SIMHASH_DEDUP_{n.upper()}": v for n, v in (values | self.settings).items()}
 

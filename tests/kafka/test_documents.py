@@ -71,7 +71,7 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize("path", [path for path in pages_with("sh") if our_commands(path, alone=False)], ids=named)
 def test_the_commands_of_a_page_that_need_servers_end_well(path, files, kafka_server, redis_server, name):
     """On a stream whose pages are judged, or with a worker that judges them."""
-    settings = {"hosts_topic": "hosts", "metrics_address": "off"}
+    settings = {"hosts_topic": "hosts"}
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, 2, settings=settings)
     done = stream.command("topics")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -159,7 +159,7 @@ def test_the_whole_commands_of_sentences_end_well(files, kafka_server, redis_ser
         (files / directory).mkdir()
     settings = {"max_page_bytes": "4000", "max_documents": "20", "archive": str(files / "old"), "batch_pages": "32"}
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, 2, settings=settings)
-    settings |= {"hosts_topic": f"{name}.hosts", "metrics_address": "off"}
+    settings["hosts_topic"] = f"{name}.hosts"
     done = stream.command("topics")
     assert done.returncode == 0, done.stdout + done.stderr
     urls = [f"https://a.example/{n}" for n in range(COUNT - LETTERS)]
