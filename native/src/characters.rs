@@ -46,9 +46,13 @@ impl Kind {
 pub struct Kinds(Box<[u8; CODE_POINTS]>);
 
 impl Kinds {
-    /// From one byte a code point; None if there are more or fewer.
+    /// From one byte a code point; None if there are more or fewer, or a letter or digit of ASCII is of no run.
     pub fn new(table: &[u8]) -> Option<Self> {
-        table.to_vec().into_boxed_slice().try_into().ok().map(Self)
+        let kinds = Self(table.to_vec().into_boxed_slice().try_into().ok()?);
+        let mut plain = (0..=b'z').filter(u8::is_ascii_alphanumeric);
+        plain
+            .all(|character| Kind(kinds.0[usize::from(character)]).runs())
+            .then_some(kinds)
     }
 
     /// Kind and width in bytes of the character that begins at `at`.
@@ -64,6 +68,7 @@ impl Kinds {
     /// Where the run that goes on at `at` ends.
     #[inline(always)]
     pub fn end_of_run(&self, text: &[u8], mut at: usize) -> usize {
+        at += plain_ahead(&text[at..]);
         while at < text.len() {
             let (kind, width) = self.at(text, at);
             if !kind.runs() {
@@ -101,6 +106,34 @@ impl Kinds {
             .find(|(_, c)| Kind(self.0[*c as usize]).separates());
         separator.map_or(end, |(at, c)| at + c.len_utf8())
     }
+}
+
+/// How many letters and digits of ASCII stand at the beginning; the last few of a text are not looked at.
+#[inline(always)]
+fn plain_ahead(text: &[u8]) -> usize {
+    let mut ahead = 0;
+    while let Some(&bytes) = text[ahead..].first_chunk() {
+        let others = !plain(u64::from_le_bytes(bytes)) & HIGH;
+        if others != 0 {
+            return ahead + others.trailing_zeros() as usize / 8;
+        }
+        ahead += bytes.len();
+    }
+    ahead
+}
+
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// The high bit of each of eight bytes that is a letter or digit of ASCII.
+#[inline(always)]
+fn plain(bytes: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let within = |bytes: u64, first: u8, last: u8| {
+        let (from, beyond) = (0x80 - u64::from(first), 0x7F - u64::from(last));
+        (bytes + EACH * from) & !(bytes + EACH * beyond)
+    };
+    let low = bytes & !HIGH;
+    (within(low, b'0', b'9') | within(low | EACH * 0x20, b'a', b'z')) & !bytes & HIGH
 }
 
 /// The character that begins at `at` of valid UTF-8, and its width in bytes.
