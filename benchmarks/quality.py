@@ -192,9 +192,9 @@ def _changes() -> Iterator[tuple[str, Profile, Rule]]:
     rule = _rule(DEFAULT)
     yield "**default**", DEFAULT, rule
     yield "no verifier", DEFAULT, replace(rule, verifier_reach=None)
-    for reach in (6, 8, 10, 14, 16):
+    for reach in (6, 8, 10, 12, 16):
         yield f"reach {reach}", DEFAULT, replace(rule, reach=reach)
-    for reach in (14, 16, 18, 22, 24, 26):
+    for reach in (64, 68, 72, 80, 84, 88):
         yield f"verifier reach {reach}", DEFAULT, replace(rule, verifier_reach=reach)
     yield "every pair compared", DEFAULT, replace(rule, design=None)
     for name, profile in _recipes():
@@ -202,8 +202,8 @@ def _changes() -> Iterator[tuple[str, Profile, Rule]]:
 
 
 def _recipes() -> Iterator[tuple[str, Profile]]:
-    for bands, rows in ((0, 4), (1, 4), (2, 4), (3, 3), (3, 5), (4, 4), (5, 3)):
-        sketch = MinHashSketch(n=5, bins=128, bands=bands, rows=rows)
+    for bands, rows in ((0, 4), (3, 4), (4, 4), (5, 4), (6, 3), (6, 5), (8, 4)):
+        sketch = MinHashSketch(bands=bands, rows=rows)
         yield f"{bands} bands of {rows} rows" if bands else "no bands", replace(DEFAULT, verifier=sketch)
     for cap in (1, 4, 16, None):
         weights = Weights("count", cap=cap)

@@ -22,7 +22,7 @@ from simhash.features import segment
 from simhash.features.folding import KNOWN, changed, contextual
 from simhash.features.schemes import Normalisation, normalise, parts
 
-INTERFACE = 10
+INTERFACE = 11
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
 
 _MODULE = "simhash._native"
@@ -153,7 +153,7 @@ class Reading(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A recipe that the kernel implements: the normalisation, and plain numbers; the last four are the sketch's."""
+    """A recipe that the kernel implements: the normalisation, and plain numbers; the last five are the sketch's."""
 
     normalisation: Normalisation
     bits: int
@@ -164,6 +164,7 @@ class Recipe(NamedTuple):
     bins: int
     bands: int
     rows: int
+    fold: int
 
 
 def absence() -> str | None:

@@ -73,7 +73,7 @@ struct Kernel {
 #[pymethods]
 impl Kernel {
     #[new]
-    #[pyo3(signature = (characters, *, bits, zero_sum, cap, min_features, n, bins, bands, rows))]
+    #[pyo3(signature = (characters, *, bits, zero_sum, cap, min_features, n, bins, bands, rows, fold))]
     #[allow(clippy::too_many_arguments)] // by keyword, from one call
     fn new(
         characters: Py<Characters>,
@@ -85,12 +85,14 @@ impl Kernel {
         bins: usize,
         bands: usize,
         rows: usize,
+        fold: usize,
     ) -> Self {
         let sketch = Shape {
             n,
             bins,
             bands,
             rows,
+            fold,
         };
         let recipe = Recipe {
             bits,
@@ -195,5 +197,5 @@ mod _native {
 
     /// Raised with every change of what Python has to pass or gets back.
     #[pymodule_export]
-    const INTERFACE: u32 = 10;
+    const INTERFACE: u32 = 11;
 }

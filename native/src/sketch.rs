@@ -9,7 +9,10 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const ATTEMPTS: u64 = 1024;
 /// So many of the bins that an empty bin asks are kept in a table: a page of 60 tokens asks 1,000 times.
 const KEPT: usize = 32;
-const GROUP_BINS: usize = 8;
+/// The same of a sketch that folds: so often an empty bin asks before it asks among so many times fewer.
+const COARSER: usize = 8;
+const LEAST_GROUP: usize = 8;
+const GROUPS: usize = 32;
 const BIT_POSITIONS: usize = 32;
 const MOST_TOKENS: usize = MULTIPLIERS.len();
 
@@ -20,9 +23,21 @@ pub struct Shape {
     pub bins: usize,
     pub bands: usize,
     pub rows: usize,
+    pub fold: usize,
 }
 
-/// The bin that an empty one asks at this attempt, from 1 on.
+impl Shape {
+    /// Bins of whose minima the verifier's bits are made.
+    fn kept(self) -> usize {
+        self.bins * self.fold
+    }
+
+    fn minima(self) -> usize {
+        self.kept().next_power_of_two()
+    }
+}
+
+/// The bin of so many that an empty one asks at this attempt, from 1 on.
 fn donor(bins: usize, bin: usize, attempt: u64) -> usize {
     mix64((bin as u64 * 1024 + attempt).wrapping_mul(GOLDEN)) as usize % bins
 }
@@ -37,6 +52,45 @@ fn first_donors(bins: usize) -> &'static [u16] {
     TABLES[bins.trailing_zeros() as usize].get_or_init(made)
 }
 
+/// Bins, and ever coarser ones, down to one: each is the least of `COARSER` before.
+fn coarser(minima: &[u64]) -> Vec<Vec<u64>> {
+    let least = |bins: &[u64]| *bins.iter().min().unwrap_or(&EMPTY);
+    let next =
+        |bins: &Vec<u64>| (bins.len() > 1).then(|| bins.chunks(COARSER).map(least).collect());
+    std::iter::successors(Some(minima.to_vec()), next).collect()
+}
+
+/// The bins that each one asks at each step of `coarser`; made once for each number of bins.
+fn asked(bins: usize) -> &'static [Vec<[u16; COARSER]>] {
+    static TABLES: [OnceLock<Vec<Vec<[u16; COARSER]>>>; 17] = [const { OnceLock::new() }; 17];
+    let of_step = |(step, lenders): (usize, Vec<u64>)| {
+        let attempt = |at: usize| (COARSER * step + at + 1) as u64;
+        let of_bin = |bin| std::array::from_fn(|at| donor(lenders.len(), bin, attempt(at)) as u16);
+        (0..bins).map(of_bin).collect()
+    };
+    let made = || {
+        coarser(&vec![0; bins])
+            .into_iter()
+            .enumerate()
+            .map(of_step)
+            .collect()
+    };
+    TABLES[bins.trailing_zeros() as usize].get_or_init(made)
+}
+
+/// The minimum of the first of these bins that is not empty; EMPTY where all are. All are looked at: to stop at the first
+/// would cost more than the rest of them.
+#[inline(always)]
+fn first_of(lenders: &[u64], asked: &[u16; COARSER]) -> u64 {
+    asked
+        .iter()
+        .rev()
+        .fold(EMPTY, |lent, &at| match lenders[usize::from(at)] {
+            EMPTY => lent,
+            minimum => minimum,
+        })
+}
+
 /// Minima of a text's n-grams, token by token.
 pub struct Sketch {
     shape: Shape,
@@ -49,11 +103,10 @@ pub struct Sketch {
 
 impl Sketch {
     pub fn new(shape: Shape) -> Self {
-        let shift = 64 - shape.bins.trailing_zeros();
         Self {
             shape,
-            shift,
-            minima: vec![EMPTY; shape.bins],
+            shift: 64 - shape.minima().trailing_zeros(),
+            minima: vec![EMPTY; shape.minima()],
             window: [0; MOST_TOKENS],
             tokens: 0,
         }
@@ -84,7 +137,18 @@ impl Sketch {
         if self.tokens < self.shape.n {
             self.take(self.tokens);
         }
-        let bits: Vec<u8> = (0..self.shape.bins).map(|bin| self.bit(bin)).collect();
+        let Shape { bins, fold, .. } = self.shape;
+        let minima = if fold == 1 {
+            self.borrowed()
+        } else {
+            self.lent_by_all()
+        };
+        let mut bits = vec![0; bins];
+        for (part, minima) in minima.chunks(bins).enumerate() {
+            for (at, (bit, minimum)) in bits.iter_mut().zip(minima).enumerate() {
+                *bit ^= (minimum >> ((part * (bins + 1) + at) % BIT_POSITIONS)) as u8 & 1;
+            }
+        }
         let packed = bits
             .chunks(8)
             .map(|byte| byte.iter().fold(0, |value, bit| value << 1 | bit));
@@ -95,26 +159,44 @@ impl Sketch {
         )
     }
 
-    fn bit(&self, bin: usize) -> u8 {
-        (self.borrowed(bin) >> (bin % BIT_POSITIONS) & 1) as u8
+    /// The minima of the bins; of an empty one that of the first bin it asks that is not.
+    fn borrowed(&self) -> Vec<u64> {
+        let bins = self.minima.len();
+        let donors = first_donors(bins);
+        let borrowed = |bin: usize| {
+            if self.minima[bin] != EMPTY {
+                return self.minima[bin];
+            }
+            let kept = &donors[bin * KEPT..][..KEPT];
+            let later = (KEPT as u64 + 1..=ATTEMPTS).map(|attempt| donor(bins, bin, attempt));
+            let asked = kept.iter().map(|&donor| usize::from(donor)).chain(later);
+            let mut minima = asked.map(|bin| self.minima[bin]);
+            minima.find(|&minimum| minimum != EMPTY).unwrap_or(0)
+        };
+        (0..self.shape.kept()).map(borrowed).collect()
     }
 
-    /// The minimum of a bin; of an empty one that of the first bin it asks that is not.
-    fn borrowed(&self, bin: usize) -> u64 {
-        if self.minima[bin] != EMPTY {
-            return self.minima[bin];
+    /// The same of a sketch that folds: an empty bin asks ever coarser ones.
+    fn lent_by_all(&self) -> Vec<u64> {
+        let mut lent = self.minima[..self.shape.kept()].to_vec();
+        if !lent.contains(&EMPTY) {
+            return lent;
         }
-        let bins = self.shape.bins;
-        let kept = &first_donors(bins)[bin * KEPT..][..KEPT];
-        let later = (KEPT as u64 + 1..=ATTEMPTS).map(|attempt| donor(bins, bin, attempt));
-        let asked = kept.iter().map(|&donor| usize::from(donor)).chain(later);
-        let mut minima = asked.map(|bin| self.minima[bin]);
-        minima.find(|&minimum| minimum != EMPTY).unwrap_or(0)
+        let (coarser, asked) = (coarser(&self.minima), asked(self.minima.len()));
+        for (lenders, asked) in coarser.iter().zip(asked) {
+            for (minimum, asked) in lent.iter_mut().zip(asked) {
+                if *minimum == EMPTY {
+                    *minimum = first_of(lenders, asked);
+                }
+            }
+        }
+        lent
     }
 
     fn band_keys(&self) -> impl Iterator<Item = u32> {
         let least = |bins: &[u64]| *bins.iter().min().unwrap_or(&EMPTY);
-        let groups: Vec<u64> = self.minima.chunks(GROUP_BINS).map(least).collect();
+        let group = LEAST_GROUP.max(self.minima.len() / GROUPS);
+        let groups: Vec<u64> = self.minima.chunks(group).map(least).collect();
         let (bands, rows) = (self.shape.bands, self.shape.rows);
         (0..bands).map(move |band| {
             let rows = &groups[band * rows..][..rows];

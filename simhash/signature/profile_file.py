@@ -80,9 +80,10 @@ class _Weights(_Strict, frozen=True):
 class _MinHash(_Strict, frozen=True, tag_field="is", tag="minhash"):
     reach: int
     n: int = 5
-    bins: int = 256
+    bins: int = 344
     bands: int = 6
     rows: int = 4
+    fold: int = 2
 
 
 class _Shingles(_Strict, frozen=True, tag_field="is", tag="shingles"):
@@ -182,7 +183,7 @@ def _weights(given: _File, scheme: Scheme, inherited: Weights) -> Weights | None
 def _verifier(given: _MinHash | _Shingles | _NoVerifier) -> Mapping[str, object]:
     match given:
         case _MinHash():
-            sketch = MinHashSketch(given.n, given.bins, given.bands, given.rows)
+            sketch = MinHashSketch(given.n, given.bins, given.bands, given.rows, given.fold)
             return {"verifier": sketch, "verifier_reach": given.reach}
         case _Shingles():
             return {"verifier": TokenShingles(given.n), "verifier_reach": given.reach}

@@ -153,6 +153,7 @@ def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other(recipe
         bins=st.sampled_from([64, 128, 1024]),
         bands=st.integers(0, 2),
         rows=st.integers(1, 4),
+        fold=st.integers(1, 3),
     ),
 )
 def test_other_recipes_of_the_kind_have_one_signature(

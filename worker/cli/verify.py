@@ -68,6 +68,7 @@ NAMES = (
 @click.option("--verifier-reach", type=click.IntRange(-1), help="most bits between their verifiers; -1: there are none")
 @click.option("--verifier-bits", type=click.IntRange(1), help="width of the verifier before its band keys")
 @click.option("--bands", type=click.IntRange(0), help="how many band keys of 32 bits follow it")
+@click.option("--fold", type=click.IntRange(1), help="minima of which each of its bits is made  [default: 1]")
 @click.option("--summary-json", type=NEW_FILE, help="write counts, violations and notes")
 @click.option("--quiet", "-q", is_flag=True, help="no progress on standard error")
 @settings_options(NAMES)

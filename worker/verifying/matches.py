@@ -179,9 +179,8 @@ def _check_overlap(each: _Named) -> None:
     told, rows, exact = each.pages.verdicts, each.rows, each.pages.verdicts.exact[each.rows]
     own, true, said = told.features[rows], told.features[each.named], told.match_size[rows]
     similarity, containment, better = told.similarity[rows], told.containment[rows], told.better[rows]
-    bits = each.pages.rule.verifier_bits
     sketched = distances(each.pages.verifier[rows], each.pages.verifier[each.named])
-    expected = np.where(exact, 1000, np.rint(1000 * np.maximum(0, 1 - 2 * sketched / bits)))
+    expected = np.where(exact, 1000, each.pages.rule.similarity(sketched, each.pages.rule.verifier_bits))
     each.tell(
         SIMILARITY,
         (similarity != UNTOLD) & (abs(similarity - expected) > 1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from worker.verifying.columns import OFFSET_BITS, UNTOLD, Flags, Numbers
+from worker.verifying.columns import OFFSET_BITS, UNTOLD, Flags, Halves, Numbers
 from worker.verifying.distances import distances
 from worker.verifying.findings import Findings
 from worker.verifying.matches import Pages
@@ -18,6 +18,7 @@ WRONG = "wrong previous"
 LOOKED_AT = 64
 SKETCH_BITS = 128
 """Of a verifier the first so many are kept with a version."""
+HALF_BITS = 32
 DIGEST_BITS = 56
 """Of the digest of a page without a fingerprint."""
 
@@ -76,7 +77,15 @@ def _similarity(pages: Pages, rows: Numbers, other: Numbers) -> Numbers:
     told, bits = pages.verdicts, min(SKETCH_BITS, pages.rule.verifier_bits)
     if not pages.rule.bands:
         return told.previous_similarity[rows]
-    sketch = told.verifier[:, : bits // 32]
-    alike = 1 - 2 * distances(sketch[rows], sketch[other]) / bits
-    found: Numbers = np.rint(1000 * np.maximum(0.0, alike)).astype(np.int64)
-    return found
+    sketch = _first_bits(told.verifier, -pages.rule.verifier_bits % HALF_BITS, bits)
+    return pages.rule.similarity(distances(sketch[rows], sketch[other]), bits)
+
+
+def _first_bits(halves: Halves, ahead: int, bits: int) -> Halves:
+    """So many bits of each row, behind the first `ahead`; zeros fill the last half."""
+    count = -(-bits // HALF_BITS)
+    words = halves[:, : count + 1].astype(np.uint64)
+    both = words[:, :-1] << np.uint64(HALF_BITS) | words[:, 1:]
+    cut = (both >> np.uint64(HALF_BITS - ahead)).astype(np.uint32)
+    cut[:, -1] &= np.uint32((1 << HALF_BITS) - (1 << -bits % HALF_BITS))
+    return cut

@@ -20,7 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from worker.errors import SettingsError
+from worker.verifying.columns import Numbers
 from worker.verifying.designs import Tables, exported
 from worker.verifying.told import Head
 
@@ -40,11 +43,12 @@ class Shipped(NamedTuple):
     verifier_reach: int | None = None
     verifier_bits: int = 64
     bands: int = 0
+    fold: int = 1
 
 
 PROFILES = {
-    "default/2": Shipped(k=3, reach=14, verifier_reach=36, verifier_bits=256, bands=6),
-    "lean/1": Shipped(k=3, reach=14, verifier_reach=18, verifier_bits=128, bands=4),
+    "default/2": Shipped(k=3, reach=14, verifier_reach=76, verifier_bits=344, bands=6, fold=2),
+    "lean/1": Shipped(k=3, reach=14, verifier_reach=29, verifier_bits=128, bands=4, fold=2),
     "loose/1": Shipped(k=3, reach=16, verifier_reach=52, verifier_bits=256, bands=8),
     "default/1": Shipped(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=3),
     "segmented/1": Shipped(k=3, reach=6, verifier_reach=14),
@@ -59,6 +63,7 @@ class Rule:
 
     Attributes:
         design: its tables; None: not known.
+        fold: of how many minima each bit of a verifier is the exclusive or: how similar two pages are depends on it.
         given_limit: how many pages a place takes, if somebody said so; 0: any number.
         bucket_bits: b; with `PLACE_BITS` the width of a band's place.
     """
@@ -68,6 +73,7 @@ class Rule:
     verifier_reach: int | None
     verifier_bits: int
     bands: int
+    fold: int = 1
     design: Tables | None = None
     given_limit: int | None = None
     bucket_bits: int = BUCKET_BITS
@@ -84,6 +90,11 @@ class Rule:
             return self.given_limit
         return max(LEAST_IN_PLACE, self.place_limit(design) // max(1, probes - 1))
 
+    def similarity(self, different: Numbers, bits: int) -> Numbers:
+        """In thousandths, the Jaccard similarity of sketches of so many bits, so many of them different."""
+        agreeing = np.maximum(0, 1 - 2 * different / bits)
+        return np.rint(1000 * agreeing ** (1 / self.fold)).astype(np.int64)
+
     @property
     def place_bits(self) -> int:
         """Leading bits of a band key that share a place."""
@@ -99,6 +110,7 @@ class Given:
     verifier_reach: int | None = None
     verifier_bits: int | None = None
     bands: int | None = None
+    fold: int | None = None
     place_limit: int | None = None
     bucket_bits: int | None = None
 
@@ -121,10 +133,11 @@ def rule_of(profile: str, head: Head | None, given: Given, design: Tables | None
             verifier_reach=head.verifier_reach,
             verifier_bits=head.verifier_bits,
             bands=head.bands,
+            fold=head.fold,
             bucket_bits=head.bucket_bits,
             design=design or exported(head.design),
         )
-    names = ("k", "reach", "verifier_reach", "verifier_bits", "bands", "bucket_bits")
+    names = ("k", "reach", "verifier_reach", "verifier_bits", "bands", "fold", "bucket_bits")
     said = {name: value for name in names if (value := getattr(given, name)) is not None}
     rule = replace(rule, **said)
     return replace(rule, verifier_reach=None) if (rule.verifier_reach or 0) < 0 else rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -114,12 +114,18 @@ class Head(msgspec.Struct):
     """The first row of an export."""
 
     row: Literal["index"]
+    profile: dict[str, Any]
     design: dict[str, object]
     reach: int
     verifier_reach: int | None
     verifier_bits: int
     bands: int
     bucket_bits: int
+
+    @property
+    def fold(self) -> int:
+        """Minima of which each bit of a verifier is made."""
+        return int((self.profile["verifier"] or {}).get("fold", 1))
 
 
 class Stored(msgspec.Struct):
