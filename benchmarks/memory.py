@@ -25,7 +25,7 @@ from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.opening import open_index
-from simhash.planning.memory import memory
+from simhash.planning.memory import by_shipped, memory
 from simhash.relation.tables import design
 
 NAME = "memory"
@@ -111,7 +111,7 @@ def _report(
     report: Report, client: redis.Redis, empty: dict[str, Any], name: str, spec: IndexSpec, stored: int
 ) -> None:
     after, at = client.info("memory"), f"{name}, {stored:,} stored"
-    planned = memory(Layout("bench", spec), stored, URL_BYTES)
+    planned = memory(Layout("bench", spec), stored, by_shipped(URL_BYTES))
     used = (after["used_memory"] - empty["used_memory"]) / stored
     kinds = {kind: size / stored for kind, size in bytes_by_kind(client).items()}
     shares = ", ".join(f"{kind} {size:.0f}" for kind, size in sorted(kinds.items()))
