@@ -24,17 +24,16 @@ from benchmarks.extraction.forms import FORMS, plain
 from benchmarks.extraction.frames import FRAMES, Article, surroundings
 from benchmarks.extraction.overlap import TOKEN
 from benchmarks.report import markdown
-from simhash.evaluation import Rule, SignatureTable, search
+from simhash.evaluation import Rule, SignatureTable, search, shingles_of
 from simhash.reading.extract import extract_text
-from simhash.relation.hamming import distance
 from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT
 from worker.evaluating.assessment import relation_of
 
 LEAST_PARAGRAPH = 20
 LEAST_ARTICLE = 500
-UNLIKE_BITS = 45
-"""Articles whose verifiers differ in as many bits have a Jaccard similarity below 0.3."""
+UNLIKE = 0.3
+"""Articles of a Jaccard similarity below it are unlike: of their sets of 5-token shingles, exactly."""
 HEADER = ("", "recall", "precision", "same article", "same, other forms", "false pairs")
 
 
@@ -76,12 +75,11 @@ def articles_of(pages: Sequence[str]) -> Iterator[Article]:
 
 def unlike(articles: Iterator[Article], most: int) -> Iterator[Article]:
     """The first of them that are nothing like those before."""
-    taken: list[int] = []
+    taken: list[frozenset[int]] = []
     for article in articles:
-        signature = DEFAULT.signature(article.text, b"")
-        verifier = (signature.verifier or 0) >> 32 * DEFAULT.bands
-        if all(distance(verifier, other, DEFAULT.verifier_bits) >= UNLIKE_BITS for other in taken):
-            taken.append(verifier)
+        shingles = frozenset(shingles_of(article.text).tolist())
+        if all(len(shingles & other) < UNLIKE * len(shingles | other) for other in taken):
+            taken.append(shingles)
             yield article
         if len(taken) == most:
             return
