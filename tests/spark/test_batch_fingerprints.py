@@ -72,7 +72,7 @@ def test_fingerprints_without_verifiers_need_k(batch, tmp_path):
     bare = fingerprints(tmp_path / "bare.parquet", near_values(1))
     page = written(tmp_path / "a.jsonl", [json_page(n, "Some words.")[1] for n in range(3)])
     for new, existing in ((bare, []), (page, [bare])):
-        with pytest.raises(InputError, match=r"bare\.parquet has fingerprints without a verifier of 56 bytes.*--k N"):
+        with pytest.raises(InputError, match=r"bare\.parquet has fingerprints without a verifier of 67 bytes.*--k N"):
             batch(new, existing=existing)
 
 
