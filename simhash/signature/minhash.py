@@ -44,8 +44,8 @@ BAND_BITS = 32
 LEAST_GROUP, GROUPS = 8, 32
 BINS = range(8, (1 << 16) + 1, 8)
 COARSER = 8
-"""So often an empty bin asks before it asks among so many times fewer: a page of ten shingles fills a thousand bins as
-fast as one of hundreds."""
+"""So often an empty bin asks before it asks among so many times fewer: however short a page is, among a thousand bins
+at most 40 times."""
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _EMPTY = int(EMPTY)
 _MULTIPLIERS: tuple[int, ...] = tuple(MULTIPLIERS.tolist())
@@ -81,8 +81,8 @@ class MinHashSketch:
     def __post_init__(self) -> None:
         if self.fold < 1 or self.bins not in BINS or self.bins * self.fold not in BINS:
             raise ProfileError(
-                f"a sketch has a multiple of {BINS.step} of bins, at most {BINS[-1]} times fold, not {self.bins} times"
-                f" {self.fold}"
+                f"the bins of a sketch are a multiple of {BINS.step}, and with fold, 1 or more, multiplied at most"
+                f" {BINS[-1]:,}: not {self.bins} with fold {self.fold}"
             )
         if not 1 <= self.n <= len(MULTIPLIERS) or not 1 <= self.rows <= len(MULTIPLIERS):
             raise ProfileError(f"shingles and rows are 1 to {len(MULTIPLIERS)}")

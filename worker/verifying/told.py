@@ -125,7 +125,7 @@ class Head(msgspec.Struct):
     @property
     def fold(self) -> int:
         """Minima of which each bit of a verifier is made."""
-        return int((self.profile["verifier"] or {}).get("fold", 1))
+        return int((self.profile.get("verifier") or {}).get("fold", 1))
 
 
 class Stored(msgspec.Struct):
