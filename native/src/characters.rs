@@ -133,7 +133,7 @@ fn plain(bytes: u64) -> u64 {
         (bytes + EACH * from) & !(bytes + EACH * beyond)
     };
     let low = bytes & !HIGH;
-    (within(low, b'0', b'9') | within(low | EACH * 0x20, b'a', b'z')) & !bytes & HIGH
+    (within(low, b'0', b'9') | within(low | (EACH * 0x20), b'a', b'z')) & !bytes & HIGH
 }
 
 /// The character that begins at `at` of valid UTF-8, and its width in bytes.

@@ -1,5 +1,6 @@
 //! The verifier and its band keys: one-permutation MinHash of token n-grams, as `simhash/signature/minhash.py` specifies it.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::hashing::{MULTIPLIERS, gram_hash, mix64};
@@ -9,7 +10,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const ATTEMPTS: u64 = 1024;
 /// So many of the bins that an empty bin asks are kept in a table: a page of 60 tokens asks 1,000 times.
 const KEPT: usize = 32;
-/// The same of a sketch that folds: so often an empty bin asks before it asks among so many times fewer.
+/// So often an empty bin of a sketch that folds asks, before it asks among so many times fewer.
 const COARSER: usize = 8;
 const LEAST_GROUP: usize = 8;
 const GROUPS: usize = 32;
@@ -52,30 +53,22 @@ fn first_donors(bins: usize) -> &'static [u16] {
     TABLES[bins.trailing_zeros() as usize].get_or_init(made)
 }
 
-/// Bins, and ever coarser ones, down to one: each is the least of `COARSER` before.
-fn coarser(minima: &[u64]) -> Vec<Vec<u64>> {
-    let least = |bins: &[u64]| *bins.iter().min().unwrap_or(&EMPTY);
-    let next =
-        |bins: &Vec<u64>| (bins.len() > 1).then(|| bins.chunks(COARSER).map(least).collect());
-    std::iter::successors(Some(minima.to_vec()), next).collect()
-}
-
-/// The bins that each one asks at each step of `coarser`; made once for each number of bins.
+/// The bins that each one asks at each step, of ever fewer, down to one; made once for each number of bins.
 fn asked(bins: usize) -> &'static [Vec<[u16; COARSER]>] {
     static TABLES: [OnceLock<Vec<Vec<[u16; COARSER]>>>; 17] = [const { OnceLock::new() }; 17];
-    let of_step = |(step, lenders): (usize, Vec<u64>)| {
+    let of_step = |(step, lenders)| {
         let attempt = |at: usize| (COARSER * step + at + 1) as u64;
-        let of_bin = |bin| std::array::from_fn(|at| donor(lenders.len(), bin, attempt(at)) as u16);
+        let of_bin = |bin| std::array::from_fn(|at| donor(lenders, bin, attempt(at)) as u16);
         (0..bins).map(of_bin).collect()
     };
-    let made = || {
-        coarser(&vec![0; bins])
-            .into_iter()
-            .enumerate()
-            .map(of_step)
-            .collect()
-    };
-    TABLES[bins.trailing_zeros() as usize].get_or_init(made)
+    let fewer = |&lenders: &usize| (lenders > 1).then(|| lenders.div_ceil(COARSER));
+    let steps = || std::iter::successors(Some(bins), fewer).enumerate();
+    TABLES[bins.trailing_zeros() as usize].get_or_init(|| steps().map(of_step).collect())
+}
+
+/// The least of some minima.
+fn least(minima: &[u64]) -> u64 {
+    *minima.iter().min().unwrap_or(&EMPTY)
 }
 
 /// The minimum of the first of these bins that is not empty; EMPTY where all are. All are looked at: to stop at the first
@@ -179,22 +172,22 @@ impl Sketch {
     /// The same of a sketch that folds: an empty bin asks ever coarser ones.
     fn lent_by_all(&self) -> Vec<u64> {
         let mut lent = self.minima[..self.shape.kept()].to_vec();
-        if !lent.contains(&EMPTY) {
-            return lent;
-        }
-        let (coarser, asked) = (coarser(&self.minima), asked(self.minima.len()));
-        for (lenders, asked) in coarser.iter().zip(asked) {
+        let mut lenders = Cow::Borrowed(&self.minima);
+        for asked in asked(self.minima.len()) {
+            if !lent.contains(&EMPTY) {
+                break;
+            }
             for (minimum, asked) in lent.iter_mut().zip(asked) {
                 if *minimum == EMPTY {
-                    *minimum = first_of(lenders, asked);
+                    *minimum = first_of(&lenders, asked);
                 }
             }
+            lenders = Cow::Owned(lenders.chunks(COARSER).map(least).collect());
         }
         lent
     }
 
     fn band_keys(&self) -> impl Iterator<Item = u32> {
-        let least = |bins: &[u64]| *bins.iter().min().unwrap_or(&EMPTY);
         let group = LEAST_GROUP.max(self.minima.len() / GROUPS);
         let groups: Vec<u64> = self.minima.chunks(group).map(least).collect();
         let (bands, rows) = (self.shape.bands, self.shape.rows);
