@@ -77,8 +77,9 @@ def _similarity(pages: Pages, rows: Numbers, other: Numbers) -> Numbers:
     told, bits = pages.verdicts, min(SKETCH_BITS, pages.rule.verifier_bits)
     if not pages.rule.bands:
         return told.previous_similarity[rows]
-    sketch = _first_bits(told.verifier, -pages.rule.verifier_bits % HALF_BITS, bits)
-    return pages.rule.similarity(distances(sketch[rows], sketch[other]), bits)
+    ahead = -pages.rule.verifier_bits % HALF_BITS
+    a, b = (_first_bits(told.verifier[either], ahead, bits) for either in (rows, other))
+    return pages.rule.similarity(distances(a, b), bits)
 
 
 def _first_bits(halves: Halves, ahead: int, bits: int) -> Halves:
