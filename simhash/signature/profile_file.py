@@ -39,6 +39,8 @@ from simhash.signature.profiles import PROFILES, Profile, Rounding, Scheme, Weig
 from simhash.signature.profiles import profile as shipped
 
 SUFFIX = ".toml"
+_SKETCH = MinHashSketch()
+"""What a file's has where it does not say otherwise."""
 Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
 
 
@@ -79,11 +81,11 @@ class _Weights(_Strict, frozen=True):
 
 class _MinHash(_Strict, frozen=True, tag_field="is", tag="minhash"):
     reach: int
-    n: int = 5
-    bins: int = 344
-    bands: int = 6
-    rows: int = 4
-    fold: int = 2
+    n: int = _SKETCH.n
+    bins: int = _SKETCH.bins
+    bands: int = _SKETCH.bands
+    rows: int = _SKETCH.rows
+    fold: int = _SKETCH.fold
 
 
 class _Shingles(_Strict, frozen=True, tag_field="is", tag="shingles"):
