@@ -280,6 +280,28 @@ def test_workers_that_write_all_the_time_lose_no_answer(redis_server, client, na
     assert assert_whole(client, name).spec.relation.design.name == "8"
 
 
+def test_workers_that_store_faster_than_a_migration_carries_are_held_back(client, name, small_steps, monkeypatch):
+    """Five times as fast, whenever they are let: without that it would never end."""
+    monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 5)
+    old, random, held = opened(client, name), Random(10), []
+    old.check_and_insert(unlike(100, random), {})
+
+    def store(progress):
+        try:
+            old.check_and_insert(unlike(100, random), {})
+        except IndexUnreachable:
+            held.append(progress.step)
+        except IndexMigrated:
+            return
+        assert old.documents() < 3000
+
+    migrated(client, name, to_design("10"), store)
+    assert "copying" in held
+    index = assert_whole(client, name)
+    assert index.spec.relation.design.name == "10"
+    assert [record.seq for _, record in contents(index)] == list(range(1, index.documents() + 1))
+
+
 def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small_steps):
     """Behind what was copied already, and before it."""
     old = opened(client, name)

@@ -1,7 +1,8 @@
 """Another design, bucket bits or capacity for a live index, while workers go on.
 
     fill      the next generation is an index of its own, under other keys. The records of the live one are stored in it
-              in the order of their numbers, as an import does; what was removed meanwhile is removed there too
+              in the order of their numbers, as an import does; what was removed meanwhile is removed there too. Workers
+              that store more than half as fast are held back for moments, so each pass leaves at most half of the last
     pause     the live index answers no page for a moment, until the last records are carried
     switch    one step: if the two hold the same, {ns}:meta has the next generation's spec and keys
     clean up  the old keys, a few at a time
@@ -47,6 +48,8 @@ from simhash.relation.tables import described
 KEYS_AT_ONCE = 500
 PAUSE_SECONDS = 5
 """A pause ends by itself after so long."""
+HOLD_SECONDS = 1
+"""The same of one that holds back workers: at the next full second."""
 FEW = 500
 """So many records are carried within the pause."""
 _KINDS = ("t*:*", "b*:*", "r:*", "x:*", "tombstones")
@@ -131,6 +134,7 @@ class Migration:
         self._name = name
         self._meta = meta_key(name)
         self._tell = on_progress
+        self._removed = -1
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -202,7 +206,9 @@ class Migration:
         if not loader.last:
             store.begin(first := stretch(live, 0, 1).first)
             loader.last = first - 1
+        began, before = loader.last, None
         for part in walk(live, loader.last + 1):
+            before = part.seq if before is None else before
             loader.skip_to(part.begin)
             for entry in part.entries:
                 if entry.damaged:
@@ -213,17 +219,22 @@ class Migration:
                     loader.skip_to(entry.seq + 1)
             loader.flush()
             self._tell(Progress(step, loader.last, part.seq))
+            if part.seq - before > max(FEW, (loader.last - began) / 2):
+                self._pause(live, HOLD_SECONDS)
         return self._without_removed(live, new, store)
 
     def _without_removed(self, live: Inside, new: Inside, store: Store) -> Stretch:
         """Remove from the next generation what the live index has forgotten since it was carried."""
         state = stretch(live, 0, 1)
-        gone = {int(member) for member, _ in self._client.zscan_iter(live.layout.tombstones, count=1000)}
-        known = {int(member) for member, _ in self._client.zscan_iter(new.layout.tombstones, count=1000)}
-        over = iter(self._stale(new, state.first, sorted(gone - known)))
+        gone = set() if state.removed == self._removed else self._tombstones(live) - self._tombstones(new)
+        over = iter(self._stale(new, state.first, sorted(gone)))
         while some := list(islice(over, TAKEN_AT_ONCE)):
             store.take_down(some)
+        self._removed = state.removed
         return state
+
+    def _tombstones(self, inside: Inside) -> set[int]:
+        return {int(member) for member, _ in self._client.zscan_iter(inside.layout.tombstones, count=1000)}
 
     def _stale(self, new: Inside, first: int, gone: list[int]) -> Iterator[Found]:
         """Records of the next generation below the number `first`, and those of the numbers that are gone."""
@@ -238,12 +249,10 @@ class Migration:
 
     def _switched(self, live: Inside, new: Inside) -> bool:
         """Carry over what there is; pause and switch when few were left. False: more came meanwhile."""
-        before = int(self._client.hget(new.layout.meta, "seq") or 0)
         state = self._filled(live, new, "copying")
-        if state.seq - before > FEW:
+        if state.seq - int(self._client.hget(new.layout.meta, "seq")) > FEW:
             return False
-        if not self._client.eval(_PAUSE, 1, self._meta, live.generation, PAUSE_SECONDS):
-            raise self._by_others()
+        self._pause(live, PAUSE_SECONDS)
         state = self._filled(live, new, "switching")
         old, keys = live.layout, new.layout.keys
         fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in STATE}
@@ -253,6 +262,10 @@ class Migration:
         if done < 0:
             raise self._by_others()
         return bool(done)
+
+    def _pause(self, live: Inside, seconds: int) -> None:
+        if not self._client.eval(_PAUSE, 1, self._meta, live.generation, seconds):
+            raise self._by_others()
 
     def _by_others(self) -> IndexMismatch:
         return IndexMismatch(f"the migration of {self._name!r} was ended or given up by somebody else meanwhile")
