@@ -35,7 +35,7 @@ local DIGEST_BYTES = 17                    -- a tagged digest
 
 -- A whole number in decimal: Lua itself would write large ones with an exponent. Most are asked for again.
 local text_of = setmetatable({}, {__index = function(known, number)
-  known[number] = string.format('%.0f', number)   -- also of padded text: '007' is 7
+  known[number] = string.format('%d', number)   -- also of padded text: '007' is 7
   return known[number]
 end})
 
