@@ -1,12 +1,14 @@
 """`index check` finds each broken invariant, and nothing in an index that workers are writing to."""
 
 import threading
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from simhash.index import IndexSpec, Retention
 from simhash.index.redis.layout import Layout
+from simhash.index.redis.operators.check import _Checker
 from simhash.index.redis.operators.spots import key_name
 from simhash.relation.tables import design
 from tests.damage import Damage
@@ -45,6 +47,27 @@ def test_a_whole_index_has_no_violations_and_all_of_it_is_looked_at(backend, nam
     assert found.keys == len(list(backend.client.scan_iter(f"{{{name}}}:*", count=10_000)))
     assert found.long_buckets == 0
     assert found.crowded == 0
+
+
+def test_of_what_workers_store_meanwhile_records_are_counted_and_not_looked_up(backend, name, monkeypatch):
+    """They may store faster than records are looked up, and a check is to come to an end."""
+    index, random, looked_up = filled(backend, name), Random(9), []
+    there = index.documents()
+    before = _Checker._check_records
+
+    def slowly(checker, entries):
+        looked_up.extend(entry.seq for entry in entries)
+        if entries and index.documents() < 20 * there:
+            pages = banded(crowd(500, random), BANDS, random)
+            index.check_and_insert([replace(page, position=None) for page in pages], {})
+        before(checker, entries)
+
+    monkeypatch.setattr("simhash.index.redis.operators.check._Checker._check_records", slowly)
+    monkeypatch.setattr("simhash.index.redis.operators.walking.STRETCH", 20)
+    found = checked(backend, index)
+    assert found.violations == []
+    assert looked_up == list(range(1, there + 1))
+    assert found.records == index.documents() > there
 
 
 def some_fingerprint(index):

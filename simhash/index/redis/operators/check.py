@@ -109,12 +109,15 @@ class _Checker:
                 return
 
     def _walk(self, first_time: bool) -> tuple[int, Stretch, set[int]]:
-        """Records ever removed when it began, the last stretch, and the numbers that have no record."""
+        """Records ever removed when it began, the last stretch, and the numbers that have no record.
+
+        Of what comes in meanwhile records are counted, no more: workers may store as fast as they are looked up.
+        """
         without: set[int] = set()
-        removed: int | None = None
+        begin: Stretch | None = None
         self.found.records = 0
         for part in walk(self._inside):
-            removed = part.removed if removed is None else removed
+            begin = begin or part
             for entry in part.entries:
                 if entry.record:
                     self.found.records += 1
@@ -123,9 +126,9 @@ class _Checker:
                 if entry.damaged and first_time:
                     self._report("record", f"record {entry.seq} cannot be read")
             if first_time:
-                self._check_records(part.entries)
+                self._check_records([entry for entry in part.entries if entry.seq <= begin.seq])
             self._progress(self.found)
-        return removed or 0, part, without
+        return begin.removed if begin else 0, part, without
 
     def _check_records(self, entries: Sequence[Numbered]) -> None:
         """Each record of a stretch stands where it should."""
