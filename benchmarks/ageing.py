@@ -45,6 +45,8 @@ SHARES = (0.6, 0.15, 0.15, 0.04, 0.04, 0.01, 0.01)
 SLICE = 1 << 20
 PARTS, PART = 10, 10_000
 """Of the whole records; records of each part that goes while pages are judged."""
+SMALL = 10_000
+"""Of an index with fewer documents little is to be learned: it is judged to show that all of this runs."""
 BOTH = (("without the archive", False), ("with it", True))
 
 
@@ -180,9 +182,10 @@ def retire_all(url: str, archive: Path, relation: Relation, live: int) -> None:
 
 
 def asked(index: RedisIndex, switched: Switched, relation: Relation, random: Random, when: str) -> None:
-    """What the archive adds to a page: new pages, judged with it and without in turns."""
+    """What the archive adds to a page: new pages, judged with it and without in turns; of a small index few."""
     numbers = count(10**9 + random.getrandbits(40))
-    for together, rounds in ((1, 1500), (100, 100)):
+    few = index.documents() < SMALL
+    for together, rounds in ((1, 100 if few else 1500), (100, 10 if few else 100)):
         took: dict[bool, list[float]] = {False: [], True: []}
         for nth in range(2 * rounds):
             switched.asks = nth % 2 == 1
