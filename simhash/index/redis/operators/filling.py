@@ -55,7 +55,10 @@ class Store:
         self._client = inside.client
         self.layout = inside.layout
         self._setting = inside.client.register_script(_SET)
-        self.stored = int(self._client.hget(self.layout.meta, "seq"))
+        stored = self._client.hget(self.layout.meta, "seq")
+        if stored is None:
+            raise FilledByOthers("another program has finished filling this index, or has given it up")
+        self.stored = int(stored)
 
     def begin(self, seq: int) -> None:
         """Nothing is stored yet: number from here on."""

@@ -250,7 +250,7 @@ class Migration:
     def _switched(self, live: Inside, new: Inside) -> bool:
         """Carry over what there is; pause and switch when few were left. False: more came meanwhile."""
         state = self._filled(live, new, "copying")
-        if state.seq - int(self._client.hget(new.layout.meta, "seq")) > FEW:
+        if state.seq - Store(new).stored > FEW:
             return False
         self._pause(live, PAUSE_SECONDS)
         state = self._filled(live, new, "switching")
