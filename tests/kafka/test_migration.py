@@ -316,6 +316,17 @@ def test_workers_that_store_faster_than_a_migration_carries_are_held_back(client
     assert [record.seq for _, record in contents(index)] == list(range(1, index.documents() + 1))
 
 
+def test_an_index_that_counts_other_records_than_it_has_is_no_reason_to_go_on_for_ever(client, name):
+    """Workers are not kept waiting for that, and the migration can be given up."""
+    old = opened(client, name)
+    old.check_and_insert(unlike(20, Random(8)), {})
+    client.hincrby(f"{{{name}}}:meta", "documents", 1)
+    with pytest.raises(IndexMismatch, match="does not have the 21 records that it counts"):
+        migrated(client, name, to_design("10"))
+    assert len(old.check_and_insert(unlike(1, Random(9)), {})) == 1
+    assert Migration(client, name, lambda progress: None).abandon()
+
+
 def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small_steps):
     """Behind what was copied already, and before it."""
     old = opened(client, name)

@@ -54,12 +54,12 @@ def migrate(
     """Give a live index other permutation tables, while workers go on.
 
     The records are copied into the new tables while workers go on with the old ones. Workers that store more than half
-    as fast as it copies are made to wait for moments of up to a second, so that it comes to an end. For the last few
-    hundred records workers wait, a fraction of a second; then the new tables take over. No verdict is lost or given
-    twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves, others
-    stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. A Redis that
-    is away for some minutes is waited for. Killed, it goes on where it was when it is started again with the same
-    arguments; or it is given up by --abandon.
+    as fast as it copies are made to wait for a second or two now and then, so that it comes to an end. For the last
+    few hundred records workers wait, a fraction of a second; then the new tables take over. No verdict is lost or
+    given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
+    others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. A
+    Redis that is away for some minutes is waited for. Killed, it goes on where it was when it is started again with
+    the same arguments; or it is given up by --abandon.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000

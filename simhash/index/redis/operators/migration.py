@@ -2,7 +2,7 @@
 
     fill      the next generation is an index of its own, under other keys. The records of the live one are stored in it
               in the order of their numbers, as an import does; what was removed meanwhile is removed there too. Workers
-              that store more than half as fast are held back for moments, so each pass leaves at most half of the last
+              that store more than half as fast are held back for moments, so each pass leaves about half of the last
     pause     the live index answers no page for a moment, until the last records are carried
     switch    one step: if the two hold the same, {ns}:meta has the next generation's spec and keys
     clean up  the old keys, a few at a time
@@ -52,6 +52,8 @@ HOLD_SECONDS = 1
 """The same of one that holds back workers: at the next full second."""
 FEW = 500
 """So many records are carried within the pause."""
+DAMAGED = -2
+"""What the switch answers where nothing came or went meanwhile, and yet the two do not hold as many records."""
 _KINDS = ("t*:*", "b*:*", "r:*", "x:*", "tombstones")
 
 _PAUSE = """
@@ -63,9 +65,10 @@ _SWITCH = """
 local live = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'documents', 'removed', 'first')
 local new = redis.call('HMGET', KEYS[2], 'generation', 'seq', 'documents', 'first', 'crowded')
 if live[1] ~= ARGV[1] or new[1] ~= ARGV[2] then return -1 end
-if live[2] ~= new[2] or live[3] ~= new[3] or (live[4] or '0') ~= ARGV[3] or live[5] ~= ARGV[4] then return 0 end
-redis.call('HSET', KEYS[1], 'first', new[4], 'crowded', new[5] or '0', unpack(ARGV, 5))
+if live[2] ~= new[2] or (live[4] or '0') ~= ARGV[3] or live[5] ~= ARGV[4] then return 0 end
 redis.call('HDEL', KEYS[1], 'pause')
+if live[3] ~= new[3] then return -2 end
+redis.call('HSET', KEYS[1], 'first', new[4], 'crowded', new[5] or '0', unpack(ARGV, 5))
 redis.call('DEL', KEYS[2])
 return 1
 """
@@ -134,20 +137,20 @@ class Migration:
         self._name = name
         self._meta = meta_key(name)
         self._tell = on_progress
-        self._removed = -1
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
 
         Raises:
-            IndexMismatch: another migration has begun, to something else; somebody else has ended this one; or there is
-                no such index.
+            IndexMismatch: another migration has begun, to something else; somebody else has ended this one; the index
+                is damaged; or there is no such index.
             IndexMisconfigured: the server would drop keys.
         """
         try:
             with translated():
                 check_server(self._client)
                 self._clean_up()
+                self._removed = -1  # how many records were removed when that was last looked through; -1: it was not
                 live = self._opened()
                 spec = wanted(live.layout.spec)
                 new = self._begun(live, spec)
@@ -199,16 +202,16 @@ class Migration:
             self._client.hset(layout.meta, mapping={**fields_of(spec), "generation": new.generation})
         return new
 
-    def _filled(self, live: Inside, new: Inside, step: str) -> Stretch:
-        """Carry over all that the live index has now; the state that it was then in."""
+    def _filled(self, live: Inside, new: Inside, step: str) -> tuple[Stretch, int]:
+        """Carry over all that the live index has now; the state that it was then in, and the last number carried."""
         store = Store(new)
         loader = Loader(store)
         if not loader.last:
             store.begin(first := stretch(live, 0, 1).first)
             loader.last = first - 1
-        began, before = loader.last, None
+        before, begin = loader.last, None
         for part in walk(live, loader.last + 1):
-            before = part.seq if before is None else before
+            begin = begin or part
             loader.skip_to(part.begin)
             for entry in part.entries:
                 if entry.damaged:
@@ -219,9 +222,9 @@ class Migration:
                     loader.skip_to(entry.seq + 1)
             loader.flush()
             self._tell(Progress(step, loader.last, part.seq))
-            if part.seq - before > max(FEW, (loader.last - began) / 2):
+            if part.seq - begin.seq > max(FEW, (loader.last - before) / 2):
                 self._pause(live, HOLD_SECONDS)
-        return self._without_removed(live, new, store)
+        return self._without_removed(live, new, store), loader.last
 
     def _without_removed(self, live: Inside, new: Inside, store: Store) -> Stretch:
         """Remove from the next generation what the live index has forgotten since it was carried."""
@@ -249,16 +252,21 @@ class Migration:
 
     def _switched(self, live: Inside, new: Inside) -> bool:
         """Carry over what there is; pause and switch when few were left. False: more came meanwhile."""
-        state = self._filled(live, new, "copying")
-        if state.seq - Store(new).stored > FEW:
+        state, carried = self._filled(live, new, "copying")
+        if state.seq - carried > FEW:
             return False
         self._pause(live, PAUSE_SECONDS)
-        state = self._filled(live, new, "switching")
+        state, _ = self._filled(live, new, "switching")
         old, keys = live.layout, new.layout.keys
         fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in STATE}
         fields |= {"generation": next_generation(live.generation, new.layout.spec), "keys": keys, "retired": old.keys}
         told = [live.generation, new.generation, state.removed, state.first]
         done = self._client.eval(_SWITCH, 2, self._meta, new.layout.meta, *told, *flat(fields))
+        if done == DAMAGED:
+            raise IndexMismatch(
+                f"index {self._name!r} does not have the {state.documents:,} records that it counts: it is damaged. "
+                "`simhash-dedup index check` says where, `simhash-dedup rebuild` makes it again from the verdicts"
+            )
         if done < 0:
             raise self._by_others()
         return bool(done)
