@@ -28,17 +28,16 @@ class Certificates:
 
 
 def certificates(directory: Path) -> Certificates:
-    """Made by openssl, for 127.0.0.1."""
+    """Made by openssl, for 127.0.0.1, with the extensions that Python 3.13 wants."""
     directory.mkdir(parents=True, exist_ok=True)
     made = Certificates(*(directory / name for name in ("ca.pem", "server.pem", "server.key", "both.pem")))
-    root = directory / "ca.key"
-    _openssl(
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=ca", "-keyout", root, "-out", made.authority
-    )
-    asked = directory / "server.csr"
-    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={HOST}", "-keyout", made.key, "-out", asked)
-    (directory / "names").write_text(f"subjectAltName=IP:{HOST}\n")
-    signed = ("-CA", made.authority, "-CAkey", root, "-CAcreateserial", "-extfile", directory / "names")
+    root, usage = directory / "ca.key", ("-addext", "keyUsage=critical,keyCertSign")
+    new = ("req", "-newkey", "rsa:2048", "-nodes")
+    _openssl(*new, "-x509", *usage, "-subj", "/CN=ca", "-keyout", root, "-out", made.authority)
+    asked, extensions = directory / "server.csr", directory / "extensions"
+    _openssl(*new, "-subj", f"/CN={HOST}", "-keyout", made.key, "-out", asked)
+    extensions.write_text(f"subjectAltName=IP:{HOST}\nauthorityKeyIdentifier=keyid\n")
+    signed = ("-CA", made.authority, "-CAkey", root, "-CAcreateserial", "-extfile", extensions)
     _openssl("x509", "-req", "-in", asked, *signed, "-out", made.certificate)
     made.both.write_text(made.key.read_text() + made.certificate.read_text() + made.authority.read_text())
     return made
