@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
@@ -17,6 +18,7 @@ from simhash.archive.segments import numbered
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Retention, Unique
+from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.operators.transfer import loaded, opened_for_import
@@ -284,6 +286,36 @@ def test_a_worker_without_the_archive_is_refused(aged, filled, backend, name):
     plain = backend.open(name, RULE, 400, profile=PROFILE)
     with pytest.raises(IndexMismatch, match="`base`"):
         plain.check_and_insert(fresh([filled.live[0][0]], 9_000), {})
+
+
+def in_design(name):
+    """What a migration makes of a spec: the same in these tables."""
+    other = design(name)
+    return lambda spec: replace(spec, relation=replace(spec.relation, design=other), bucket_bits=4)
+
+
+@pytest.mark.parametrize("of_as_many_bits", ["3", "10"])
+def test_beside_an_archive_an_index_takes_tables_that_find_no_more(aged, pages, filled, backend, of_as_many_bits):
+    aged.ageing(40).retire()
+    with pytest.raises(IndexMismatch, match=r"beside tables on disk.*within 3 bits.*design 15, for 4 bits"):
+        backend.migrate(aged.name, in_design("15"))
+    goes_on(aged, filled, pages)
+    backend.migrate(aged.name, in_design(of_as_many_bits))
+    aged.worker = backend.open(aged.name, RULE, 400, profile=PROFILE)
+    stores._judge_beside_archive(aged.directory, aged.worker)
+    seen = {seq for _, seq, _ in filled.live}
+    assert {answer[1] for answer in aged.judge(fresh(pages, 70_000))} <= seen
+
+
+def test_an_index_that_gets_an_archive_while_it_is_migrated_is_not_switched_to_tables_that_find_more(
+    backend, name, tmp_path, pages
+):
+    index = backend.open(name, RULE, 400, profile=PROFILE)
+    index.check_and_insert(pages[:120], {})
+    migrating = Migration(backend.of(name).client, name, lambda progress: Aged(backend, name, tmp_path / "archive"))
+    with pytest.raises(IndexMismatch, match="beside tables on disk"):
+        migrating.run(in_design("15"))
+    assert Aged(backend, name, tmp_path / "archive").worker.documents() == index.documents()
 
 
 def test_an_index_that_was_emptied_does_not_begin_an_archive_anew(aged, pages, filled, backend, name):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from simhash.errors import IndexMigrated, IndexMismatch
+from simhash.index.base import FIELD as BASE_FIELD
 from simhash.index.interface import IndexSpec
 from simhash.index.redis.faults import translated
 from simhash.index.redis.layout import Layout, literal, meta_key, tag_of
@@ -143,7 +144,7 @@ class Migration:
 
         Raises:
             IndexMismatch: another migration has begun, to something else; somebody else has ended this one; the index
-                is damaged; or there is no such index.
+                is damaged; its base or archive finds less than the new tables; or there is no such index.
             IndexMisconfigured: the server would drop keys.
         """
         try:
@@ -153,6 +154,7 @@ class Migration:
                 self._removed = -1  # how many records were removed when that was last looked through; -1: it was not
                 live = self._opened()
                 spec = wanted(live.layout.spec)
+                self._refuse_more_than_on_disk(live.layout.spec, spec)
                 new = self._begun(live, spec)
                 if new is not None:
                     while not self._switched(live, new):
@@ -255,6 +257,7 @@ class Migration:
         state, carried = self._filled(live, new, "copying")
         if state.seq - carried > FEW:
             return False
+        self._refuse_more_than_on_disk(live.layout.spec, new.layout.spec)
         self._pause(live, PAUSE_SECONDS)
         state, _ = self._filled(live, new, "switching")
         old, keys = live.layout, new.layout.keys
@@ -277,6 +280,16 @@ class Migration:
 
     def _by_others(self) -> IndexMismatch:
         return IndexMismatch(f"the migration of {self._name!r} was ended or given up by somebody else meanwhile")
+
+    def _refuse_more_than_on_disk(self, present: IndexSpec, wanted: IndexSpec) -> None:
+        """Tables on disk find what they were made for: beside them no worker judges by tables that find more."""
+        found, design = present.relation.design.k, wanted.relation.design
+        if design.k > found and self._client.hget(self._meta, BASE_FIELD):
+            raise IndexMismatch(
+                f"index {self._name!r} is judged beside tables on disk (its base or archive), which find all within "
+                f"{found} bits: beside them no worker judges by design {design.name}, for {design.k} bits. "
+                f"Take a design for {found} bits"
+            )
 
     def _begun_otherwise(self, fields: dict[str, str]) -> IndexMismatch:
         return IndexMismatch(
