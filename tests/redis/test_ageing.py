@@ -373,7 +373,7 @@ def rebuilt(aged, told, takedowns=()):
     spec = aged.worker.spec
     with Sorted() as unique:
         collected = Collected(VERDICTS_OF, takedowns, unique)
-        collected.archived = archived_up_to(aged.directory)
+        collected.archived = archived_up_to(aged.directory, aged.worker.spec)
         for _ in collected.add_all(told):
             pass
         name = f"{aged.name}-again"
@@ -401,6 +401,12 @@ def test_a_rebuild_leaves_on_disk_what_is_there_and_takes_down_there_too(aged, p
     model.take_down({1})
     assert {r.seq for _, r in again.worker.scan()} == set(range(archived + 1, model.seq + 1))
     assert again.judge(fresh(pages, 10_000)) == [model.judge(page, 0) for page in pages]
+
+
+def test_a_rebuild_beside_an_archive_that_finds_less_is_refused_before_it_begins(aged, filled):
+    aged.ageing(20).retire()
+    with pytest.raises(IndexMismatch, match="its k is smaller"):
+        archived_up_to(aged.directory, in_design("15")(aged.worker.spec))
 
 
 def test_a_number_that_was_given_twice_is_kept_for_neither_page(aged, pages):

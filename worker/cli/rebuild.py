@@ -85,7 +85,7 @@ def rebuild(
     tell = teller()
     with Sorted() as unique:
         collected = Collected(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
-        collected.archived = archived_up_to(archive) if archive else 0
+        collected.archived = archived_up_to(archive, spec) if archive else 0
 
         def answered() -> Iterator[Answered]:
             return chain.from_iterable(map(in_file, files)) if files else in_topics(settings)

@@ -12,13 +12,14 @@ import msgspec
 
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents
+from simhash.archive.segments.segmented import SegmentedArchive
 from simhash.index import IndexSpec, Retention
 from simhash.index.redis.operators.filling import Store, entry_of
 from simhash.index.redis.operators.transfer import index_row, loaded
 from simhash.index.redis.spec import fields_of
 from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
 from worker.errors import InputError
-from worker.index.ageing import begin
+from worker.index.ageing import ArchiveBase, begin
 from worker.rebuilding.collected import Collected, forgotten
 from worker.stream.kafka.replay import FOR_EVER_MS
 
@@ -115,10 +116,16 @@ def _take_down(store: Store, collected: Collected) -> None:
         store.take_down([each for each in found if each.record.seq == row.seq])
 
 
-def archived_up_to(directory: Path) -> int:
-    """The number up to which all pages lie in an archive; 0: there is none yet."""
+def archived_up_to(directory: Path, spec: IndexSpec) -> int:
+    """The number up to which all pages lie in an archive; 0: there is none yet.
+
+    Raises:
+        IndexMismatch: no worker judges by this spec beside what lies there.
+    """
     newest = moments.newest(directory)
-    return 0 if newest is None else newest.archived
+    if newest is None:
+        return 0
+    return ArchiveBase(SegmentedArchive(directory, newest), spec.profile, spec.relation).archived
 
 
 def _without(directory: Path, taken_down: Sequence[int]) -> Contents:
