@@ -61,7 +61,7 @@ def _differ(text: str) -> bool:
     """Whether the two ways sign a text differently, or read it differently as if it were markup."""
     if DEFAULT.signature(text, b"raw") != DEFAULT.signature_in_numpy(text, b"raw"):
         return True
-    return "<" in text and main_text.read(text.encode()) != main_text.read_in_python(text)
+    return "<" in text and main_text.read(text.encode()) != main_text.read_in_python(text.encode())
 
 
 def _of_files(files: Sequence[Path]) -> Iterator[Named]:

@@ -98,7 +98,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def marked(row: dict[str, Any], weight: float) -> Page | None:
     """A row as a page, that weighs so much times what its type does; None without text or truth."""
-    blocks = read_blocks(row["html"].replace("\0", ""), main_text.words())
+    blocks = read_blocks(row["html"].replace("\0", "").encode(), main_text.words())
     if not blocks.texts or blocks.is_large or not row.get("main"):
         return None
     words, hits, wanted = labels(blocks.texts, row["main"])

@@ -40,7 +40,7 @@ def taught(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Pages with what `main-text` takes of them today as their truth."""
     for row in rows:
         if row.get("html"):
-            yield {**row, "main": main_text.read_in_python(row["html"].replace("\0", "")).text}
+            yield {**row, "main": main_text.read(row["html"].replace("\0", "").encode()).text}
 
 
 def framed(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -7,9 +7,8 @@ blocks, and so on. *Good* text stands in blocks of some length, with punctuation
 The native kernel (`native/src/features.rs`) fills the same table.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +27,19 @@ CENTRES = (8, 12, 15)
 FAR = 1000
 BITS = (*(row[0] for row in KINDS), *(f"words {name}" for name in WORDS))
 
-_PUNCTUATION = re.compile("[.,;:!?、。，！？：；،؟؛।]")
+_PUNCTUATION = ".,;:!?、。，！？：；،؟؛।"
+_IS_PUNCTUATION = np.isin(np.arange(ord(max(_PUNCTUATION)) + 2), [*map(ord, _PUNCTUATION)])
+"""By code point; the last one stands for all behind it."""
 ENDINGS = {
     **dict.fromkeys("\"”'’»」』)）", 1),
     **dict.fromkeys(".!?。！？…؟।", 2),
     **dict.fromkeys(":：,，、;；،-–—|»›>→", 3),
 }
 """What the last character of a block says: 1, the end of something quoted; 2, of a sentence; 3, that more follows."""
-_H1, _HEADINGS, _PARAGRAPH, _LIST = 1, 3, 4, 8
+_H1, _HEADINGS = 1, 3
+_KIND = np.array([(bits & -bits).bit_length() for bits in range(16)])
+"""Of the first four bits of an element's mask what its blocks are: 1, headings of the first order; 2, other ones; 3,
+paragraphs; 4, parts of a list."""
 TITLE_CHARACTERS = range(8, 301)
 
 NAMES = (
@@ -59,8 +63,10 @@ class Page:
     """What several features need of a page's blocks, of which there is one at least: columns and running sums.
 
     Attributes:
+        sums: running sums of sizes, of these in links, of those that are good, and of punctuation: (4, blocks + 1).
         up, wrapped, around: of each element the next level, the bits of those with the same blocks as it, and of all
             around it.
+        levels: of each block the element that holds it and those of the next levels: (LEVELS, blocks).
         alike: of each element how many of the page have its name and words.
     """
 
@@ -70,107 +76,119 @@ class Page:
         self.n = len(texts)
         self.at = np.arange(self.n)
         self.size = _array(map(_size, texts))
-        self.linked = _array(map(_size, blocks.linked))
-        self.punctuation = _array(len(_PUNCTUATION.findall(text)) for text in texts)
-        self.share = 64 * self.linked // self.size
-        good = (3 * self.linked < self.size) & (self.size >= LEAST_GOOD_SIZE) & (self.punctuation > 0)
-        self.sizes, self.links, self.goods, self.points = map(
-            _sums, (self.size, self.linked, np.where(good, self.size, 0), self.punctuation)
-        )
+        linked = _array(map(_size, blocks.linked))
+        self.punctuation = _punctuation(texts)
+        self.share = 64 * linked // self.size
+        good = (3 * linked < self.size) & (self.size >= LEAST_GOOD_SIZE) & (self.punctuation > 0)
+        self.sums = _sums([self.size, linked, np.where(good, self.size, 0), self.punctuation])
+        self.sizes, self.links, self.goods, _ = self.sums
         self.good = max(1, int(self.goods[-1]))
-        self.owner = np.array(blocks.owners)
-        self.start, self.end, self.depth = map(np.array, (blocks.starts, blocks.ends, blocks.depths))
-        self.own = np.array(blocks.masks)
+        self.owner, self.own = _array(blocks.owners), _array(blocks.masks)
+        self.start, self.end, self.depth = map(_array, (blocks.starts, blocks.ends, blocks.depths))
         self.up, self.wrapped, self.around = _elements(blocks)
-        counts = Counter(blocks.keys)
-        self.alike = _array(map(counts.__getitem__, blocks.keys))
+        self.levels = np.empty((LEVELS, self.n), dtype=np.int64)
+        self.levels[0] = self.owner
+        for level in range(1, LEVELS):
+            self.levels[level] = self.up[self.levels[level - 1]]
+        keys = _array(blocks.keys)
+        self.alike = np.bincount(keys)[keys]
 
 
 def _size(text: str) -> int:
     return 2 * len(text) if text.isascii() else len(text) + len(text.encode())
 
 
+def _punctuation(texts: Sequence[str]) -> Numbers:
+    """How many signs of punctuation each text has."""
+    ends = np.cumsum(_array(map(len, texts)))
+    characters = np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4")
+    marks = np.flatnonzero(_IS_PUNCTUATION.take(characters, mode="clip"))
+    return np.diff(np.searchsorted(marks, ends), prepend=0)
+
+
 def _array(values: Iterable[int]) -> Numbers:
     return np.fromiter(values, dtype=np.int64)
 
 
-def _sums(values: Numbers) -> Numbers:
-    return np.concatenate(([0], np.cumsum(values)))
+def _sums(columns: Sequence[Numbers]) -> Numbers:
+    sums = np.zeros((len(columns), len(columns[0]) + 1), dtype=np.int64)
+    np.cumsum(columns, axis=1, out=sums[:, 1:])
+    return sums
 
 
-def _table(rows: Sequence[Numbers]) -> Numbers:
-    return np.concatenate(rows).reshape(len(rows), -1)
+def _column(values: Sequence[int]) -> Numbers:
+    return np.array(values)[:, None]
+
+
+def _groups(*features: Numbers) -> Numbers:
+    """Features of several windows, levels or the like, group by group; the first is an array (groups, blocks)."""
+    groups, blocks = features[0].shape
+    rows = np.empty((groups, len(features), blocks), dtype=np.int64)
+    for at, feature in enumerate(features):
+        rows[:, at] = feature
+    return rows.reshape(-1, blocks)
 
 
 def table(page: Page) -> Numbers:
     """The features of a page's blocks: an array (features, blocks)."""
-    return _table(
-        [
-            *_of_block(page),
-            *_of_place(page),
-            *_of_marks(page),
-            *_of_neighbours(page),
-            *_of_windows(page),
-            *_of_levels(page),
-            *_of_centres(page),
-            *_of_bits(page),
-        ]
-    )
+    parts = (_of_block, _of_place, _of_marks, _of_neighbours, _of_windows, _of_levels, _of_centres, _of_bits)
+    return np.concatenate([part(page) for part in parts])
 
 
 def _elements(blocks: Blocks) -> tuple[Numbers, Numbers, Numbers]:
-    up, wrapped, around = [0], blocks.masks.copy(), blocks.masks.copy()
+    up, wrapped, around = [0], [0], [0]  # the page's own, which has no mask
     starts, ends = blocks.starts, blocks.ends
-    for element in range(1, len(blocks.parents)):
-        parent = blocks.parents[element]
-        if starts[parent] == starts[element] and ends[parent] == ends[element]:
+    for parent, mask, start, end in islice(zip(blocks.parents, blocks.masks, starts, ends, strict=True), 1, None):
+        if starts[parent] == start and ends[parent] == end:
             up.append(up[parent])
-            wrapped[element] |= wrapped[parent]
+            wrapped.append(mask | wrapped[parent])
         else:
             up.append(parent)
-        around[element] |= around[parent]
-    return np.array(up), np.array(wrapped), np.array(around)
+            wrapped.append(mask)
+        around.append(mask | around[parent])
+    return _array(up), _array(wrapped), _array(around)
 
 
-def _of_block(page: Page) -> list[Numbers]:
+def _of_block(page: Page) -> Numbers:
     blocks = page.blocks
     broken = np.array(blocks.broken, dtype=np.int64)
     last = _array(ENDINGS.get(text[-1], 0) for text in blocks.texts)
     rate = 1000 * page.punctuation // page.size
     breaks = np.append(broken[1:], 0)
-    return [page.size, page.share, np.array(blocks.links), page.punctuation, rate, last, broken, breaks]
+    return np.array([page.size, page.share, _array(blocks.links), page.punctuation, rate, last, broken, breaks])
 
 
-def _of_place(page: Page) -> list[Numbers]:
+def _of_place(page: Page) -> Numbers:
     sizes, goods, n = page.sizes, page.goods, page.n
-    whole = (n, page.good, 64 * page.good // int(sizes[-1]))
-    return [
+    rows = [
         page.depth[page.owner],
         64 * page.at // n,
         64 * sizes[:-1] // sizes[-1],
         goods[:-1],
         goods[-1] - goods[1:],
-        *(np.full(n, value) for value in whole),
+        *(np.full(n, value) for value in (n, page.good, 64 * page.good // int(sizes[-1]))),
     ]
+    return np.array(rows)
 
 
-def _of_marks(page: Page) -> list[Numbers]:
+def _of_marks(page: Page) -> Numbers:
     """How many blocks ago the heading and the page's title were; before the first of them, negative or far."""
     h1 = np.flatnonzero(page.wrapped[page.owner] & _H1)
     title = page.blocks.title
     titles = np.flatnonzero([len(text) in TITLE_CHARACTERS and text in title for text in page.blocks.texts])
     headings = np.flatnonzero(page.own[page.owner] & _HEADINGS)
-    return [
+    rows = [
         _from(page, h1[:1]),
         _since(page, h1),
         _since(page, titles),
         _from(page, titles[-1:]),
         _since(page, headings),
     ]
+    return np.array(rows)
 
 
 def _from(page: Page, mark: Numbers) -> Numbers:
-    return np.clip(page.at - mark[0], -100, FAR) if len(mark) else np.full(page.n, FAR)
+    return np.minimum(np.maximum(page.at - mark[0], -100), FAR) if len(mark) else np.full(page.n, FAR)
 
 
 def _since(page: Page, marks: Numbers) -> Numbers:
@@ -180,78 +198,74 @@ def _since(page: Page, marks: Numbers) -> Numbers:
     return np.where(behind > 0, np.minimum(page.at - marks[behind - 1], FAR), FAR)
 
 
-def _of_neighbours(page: Page) -> list[Numbers]:
-    own, owner, up = page.own[page.owner], page.owner, page.up
-    kind = np.select([own & bit != 0 for bit in (_H1, _HEADINGS, _PARAGRAPH, _LIST)], [1, 2, 3, 4], 0)
-    rows = []
-    for by in NEIGHBOURS:
-        other = page.at + by
-        there = (other >= 0) & (other < page.n)
-        other = np.where(there, other, 0)
-        kin = (up[owner[other]] == up[owner]) * 2 + (owner[other] == owner)
-        columns = (page.size[other], page.share[other], page.punctuation[other], kind[other], kin)
-        rows += [np.where(there, column, -1) for column in columns]
-    return rows
+def _of_neighbours(page: Page) -> Numbers:
+    owner, up = page.owner, page.levels[1]
+    kind = _KIND[page.own[owner] % len(_KIND)]
+    other, there = _at(page, NEIGHBOURS)
+    kin = (up[other] == up) * 2 + (owner[other] == owner)
+    columns = (page.size[other], page.share[other], page.punctuation[other], kind[other], kin)
+    return _groups(*(np.where(there, column, -1) for column in columns))
 
 
-def _of_windows(page: Page) -> list[Numbers]:
-    rows = []
-    sizes, links, goods, at = page.sizes, page.links, page.goods, page.at
-    for by in WINDOWS:
-        low, high = np.maximum(at - by, 0), np.minimum(at + by + 1, page.n)
-        size = sizes[high] - sizes[low]
-        rows += [goods[high] - goods[low], 64 * (links[high] - links[low]) // size, size // (high - low)]
-    low, high = np.maximum(at - 2, 0), np.minimum(at + 3, page.n)
-    return [*rows, goods[at] - goods[low], goods[high] - goods[at + 1]]
+def _at(page: Page, distances: Sequence[int]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """The blocks at these distances, and whether there are such: two arrays (distances, blocks)."""
+    other = page.at + _column(distances)
+    there = (other >= 0) & (other < page.n)
+    return np.where(there, other, 0), there
 
 
-def _of_levels(page: Page) -> list[Numbers]:
-    rows = []
-    element = page.owner
-    for _ in range(LEVELS):
-        start, end = page.start[element], page.end[element]
-        count = end - start
-        size, linked, good, points = (
-            column[end] - column[start] for column in (page.sizes, page.links, page.goods, page.points)
-        )
-        rows += [64 * good // page.good, good, size, 64 * linked // size, count, size // count]
-        rows += [1000 * points // size, page.alike[element], 16 * (page.at - start) // count]
-        element = page.up[element]
-    return rows
+def _within(page: Page, distances: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """The first of the blocks so near, and the one behind the last: two arrays (distances, blocks)."""
+    by = _column(distances)
+    return np.maximum(page.at - by, 0), np.minimum(page.at + by + 1, page.n)
 
 
-def _of_centres(page: Page) -> list[Numbers]:
+def _of_windows(page: Page) -> Numbers:
+    low, high = _within(page, WINDOWS)
+    size, linked, good, _ = page.sums.take(high, axis=1) - page.sums.take(low, axis=1)
+    nearest = np.stack([page.goods[page.at] - page.goods[low[0]], page.goods[high[0]] - page.goods[page.at + 1]])
+    return np.concatenate([_groups(good, 64 * linked // size, size // (high - low)), nearest])
+
+
+def _of_levels(page: Page) -> Numbers:
+    start, end = page.start[page.levels], page.end[page.levels]
+    count = end - start
+    size, linked, good, points = page.sums.take(end, axis=1) - page.sums.take(start, axis=1)
+    return _groups(
+        *(64 * good // page.good, good, size, 64 * linked // size, count, size // count),
+        *(1000 * points // size, page.alike[page.levels], 16 * (page.at - start) // count),
+    )
+
+
+def _of_centres(page: Page) -> Numbers:
     """Where a block stands to the innermost element that holds so much of the good text."""
     held = page.goods[page.end] - page.goods[page.start]
-    rows = []
-    for part in CENTRES:
-        centre = int(np.flatnonzero(16 * held >= part * page.goods[-1])[-1]) if page.goods[-1] else 0
-        start, end = int(page.start[centre]), int(page.end[centre])
-        inside = (page.at >= start) & (page.at < end)
-        count, share = (
-            end - start,
-            64 * int(page.links[end] - page.links[start]) // int(page.sizes[end] - page.sizes[start]),
-        )
-        outside = np.where(page.at < start, page.at - start, page.at - end + 1)
-        rows += [
-            np.where(inside, 16 * (page.at - start) // count, -1),
-            np.where(inside, 0, np.clip(outside, -100, 100)),
-            np.where(inside, page.depth[page.owner] - page.depth[centre], -1),
-            np.full(page.n, count),
-            np.full(page.n, share),
-        ]
-    return rows
+    centre = _column([np.flatnonzero(16 * held >= part * page.goods[-1])[-1] for part in CENTRES])
+    if not page.goods[-1]:
+        centre[:] = 0
+    start, end = page.start[centre], page.end[centre]
+    size, linked, _, _ = page.sums.take(end, axis=1) - page.sums.take(start, axis=1)
+    inside = (page.at >= start) & (page.at < end)
+    outside = np.where(page.at < start, page.at - start, page.at - end + 1)
+    return _groups(
+        np.where(inside, 16 * (page.at - start) // (end - start), -1),
+        np.where(inside, 0, np.minimum(np.maximum(outside, -100), 100)),
+        np.where(inside, page.depth[page.owner] - page.depth[centre], -1),
+        end - start,
+        64 * linked // size,
+    )
 
 
-def _of_bits(page: Page) -> list[Numbers]:
+def _of_bits(page: Page) -> Numbers:
     """For each kind and meaning how near it is: 4, this element or one with the same blocks; 1, any around it."""
-    owner, up = page.owner, page.up
+    owner, up, above = page.levels[:3]
     inner = page.wrapped[owner]
-    near = inner | page.own[up[owner]]
-    nearer = near | page.own[up[up[owner]]]
-    bits = np.arange(len(BITS))[:, None]
-    masks = (page.around[owner], nearer, near, inner)
-    return list(sum((mask >> bits & 1 for mask in masks), np.zeros((1, 1), np.int64)))
+    near = inner | page.own[up]
+    nearer = near | page.own[above]
+    masks = np.stack([page.around[owner], nearer, near, inner]).astype("<u8")
+    bits = np.unpackbits(masks.view(np.uint8).reshape(4, page.n, 8), axis=2, bitorder="little")
+    nearness: Numbers = bits.sum(axis=0, dtype=np.uint8)
+    return nearness.T[: len(BITS)]
 
 
 SECOND_NEIGHBOURS = (-4, -3, -2, -1, 1, 2, 3, 4)
@@ -273,29 +287,26 @@ def second_table(page: Page, scores: Numbers) -> Numbers:
     Args:
         scores: of the first decision; a block is taken where it is positive.
     """
-    n, at, size = page.n, page.at, page.sizes
-    scores = np.clip(scores, -MOST_SCORE, MOST_SCORE)
-    weighted, taken = _sums(page.size * scores), _sums(np.where(scores > 0, page.size, 0))
+    scores = np.minimum(np.maximum(scores, -MOST_SCORE), MOST_SCORE)
+    is_taken = scores > 0
+    sums = _sums([page.size, page.size * scores, np.where(is_taken, page.size, 0)])
+    sizes, _, taken = sums
     all_taken = max(1, int(taken[-1]))
-    rows = [scores]
-    for by in SECOND_NEIGHBOURS:
-        other = at + by
-        there = (other >= 0) & (other < n)
-        rows.append(np.where(there, scores[np.where(there, other, 0)], NONE_SCORE))
-    for by in SECOND_WINDOWS:
-        low, high = np.maximum(at - by, 0), np.minimum(at + by + 1, n)
-        held = size[high] - size[low]
-        rows += [(weighted[high] - weighted[low]) // held, 64 * (taken[high] - taken[low]) // held]
-    rows += [64 * taken[:-1] // all_taken, 64 * (taken[-1] - taken[1:]) // all_taken]
-    rows += [np.full(n, taken[-1]), np.full(n, 64 * taken[-1] // size[-1])]
-    rows += _gaps(scores > 0)
-    element = page.owner
-    for _ in range(LEVELS):
-        low, high = page.start[element], page.end[element]
-        held, part = size[high] - size[low], taken[high] - taken[low]
-        rows += [(weighted[high] - weighted[low]) // held, 64 * part // held, 64 * part // all_taken]
-        element = page.up[element]
-    return _table(rows)
+    other, there = _at(page, SECOND_NEIGHBOURS)
+    low, high = _within(page, SECOND_WINDOWS)
+    near, near_weighted, near_taken = sums.take(high, axis=1) - sums.take(low, axis=1)
+    held, weighted, part = sums.take(page.end[page.levels], axis=1) - sums.take(page.start[page.levels], axis=1)
+    of_page = [64 * taken[:-1] // all_taken, 64 * (taken[-1] - taken[1:]) // all_taken]
+    of_page += [np.full(page.n, taken[-1]), np.full(page.n, 64 * taken[-1] // sizes[-1])]
+    return np.concatenate(
+        [
+            scores[None],
+            np.where(there, scores[other], NONE_SCORE),
+            _groups(near_weighted // near, 64 * near_taken // near),
+            np.stack(of_page + _gaps(is_taken)),
+            _groups(weighted // held, 64 * part // held, 64 * part // all_taken),
+        ]
+    )
 
 
 def _gaps(taken: NDArray[np.bool_]) -> list[Numbers]:
@@ -320,6 +331,6 @@ def shared(page: Page, scores: Numbers) -> Numbers:
     weight = np.where(short, page.size, 0)
     size, weighted = np.zeros((2, len(page.start)), dtype=np.int64)
     np.add.at(size, element, weight)
-    np.add.at(weighted, element, weight * np.clip(scores, -MOST_SCORE, MOST_SCORE))
+    np.add.at(weighted, element, weight * np.minimum(np.maximum(scores, -MOST_SCORE), MOST_SCORE))
     mean = weighted // np.maximum(size, 1)
     return np.where(short, mean[element], scores)

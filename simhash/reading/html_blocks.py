@@ -1,5 +1,7 @@
 """HTML to blocks: stretches of text between block-level tags, and which elements are open around each.
 
+A page is read as its bytes of UTF-8, a character each, since all that is markup is ASCII; what is kept is decoded.
+
 There is no tree. One regular expression finds the tokens in one pass; a stack holds what is open. An end tag looks for
 its start among the innermost elements only (`END_TAG_REACH`), an attribute is read up to `ATTRIBUTE_CHARACTERS`: so a
 page costs what its characters cost, however it is nested. An element is a range of blocks, from where it begins to
@@ -7,9 +9,12 @@ where it ends, so what it holds is a difference of two running sums.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.entities import html5
+
+import numpy as np
 
 from simhash.reading.html_tokens import ATTRIBUTES, SCRIPT_TEXT, STOP, any_case
 
@@ -30,6 +35,8 @@ RULES = ("hr", "body")
 METADATA = ("meta", "link")
 """Tags that end no block; their attributes are read."""
 PAGE = "html"
+_SAYING = {PAGE: "lang", "link": "canonical", "meta": "robots"}
+"""What a tag holds somewhere that says something of the page."""
 METADATA_CHARACTERS = 4096
 TITLE_CHARACTERS = 1000
 MOST_BLOCKS = 20_000
@@ -210,6 +217,11 @@ def _referred(match: re.Match[str]) -> str:
     return match[0]
 
 
+def decoded(text: str) -> str:
+    """The characters of which a text has the bytes."""
+    return text if text.isascii() else text.encode("latin-1").decode()
+
+
 def plain(text: str) -> str:
     """Text as it is read: character references resolved, white space collapsed."""
     if "&" in text:
@@ -244,11 +256,11 @@ class Blocks:
     linked: list[str] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
     broken: list[bool] = field(default_factory=list)
-    parents: list[int] = field(default_factory=lambda: [0])
-    masks: list[int] = field(default_factory=lambda: [0])
-    keys: list[object] = field(default_factory=lambda: [""])
-    depths: list[int] = field(default_factory=lambda: [0])
-    starts: list[int] = field(default_factory=lambda: [0])
+    parents: tuple[int, ...] = (0,)
+    masks: tuple[int, ...] = (0,)
+    keys: tuple[int, ...] = (0,)
+    depths: tuple[int, ...] = (0,)
+    starts: tuple[int, ...] = (0,)
     ends: list[int] = field(default_factory=lambda: [0])
 
     @property
@@ -263,13 +275,15 @@ class _Reader:
     def __init__(self, words: Mapping[str, int]) -> None:
         self.blocks = Blocks()
         self._words = words
-        self._named: dict[str, tuple[int, str]] = {}
+        self._elements = [(0, 0, 0, 0, 0)]  # of each what `Blocks` has in columns, but where it ends
+        self._named: defaultdict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+        self._keys: dict[tuple[int | str, ...], int] = {}
         self._stack: list[tuple[int, Name | None]] = [(0, None)]
         self._skipping = 0  # how many elements were open, with it, where the skipped one began that is open; 0: none is
         self._spans = 0  # how many spans are open since a hidden one, where that is what is skipped
         self._link = 0  # how many elements were open where the link began that is open; 0: none is
 
-    def read(self, html: str) -> Blocks:
+    def read(self, html: bytes) -> Blocks:
         pending: list[str] = []  # text before a tag that ends no block
         broken = False
         for chunk, end, block, script, raw, attributes, text in _tokens(html):
@@ -295,44 +309,42 @@ class _Reader:
                 self.say(tag, attributes)
         while len(self._stack) > 1:
             self._pop()
-        self.blocks.ends[0] = len(self.blocks.texts)
-        return self.blocks
+        blocks = self.blocks
+        blocks.ends[0] = len(blocks.texts)
+        blocks.parents, blocks.masks, blocks.keys, blocks.depths, blocks.starts = zip(*self._elements, strict=True)
+        return blocks
 
     def _passed(self, tag: str, attributes: str, text: str) -> None:
         """A tag that ends no block."""
         self.say(tag, attributes)
         if text and tag == "title" and not self.blocks.title and (self._spans or not self._skipping):
-            self.blocks.title = plain(text[:METADATA_CHARACTERS])[:TITLE_CHARACTERS]
+            self.blocks.title = plain(decoded(text)[:METADATA_CHARACTERS])[:TITLE_CHARACTERS]
 
     def _text(self, chunks: list[str], broken: bool) -> None:
         """A block of what stands between two tags that end one, in parts if there are tags in it that end none."""
         if self._skipping and not self._spans:
             return
-        wholes, linkeds, links = zip(*map(self._inline, chunks), strict=True)
-        whole, linked = "".join(wholes), "".join(linkeds)
-        if text := plain(whole):
-            self._add(text, text if linked == whole else plain(linked), sum(links), broken)
-
-    def _inline(self, chunk: str) -> tuple[str, str, int]:
-        """Text without inline tags, the part of it inside links, and how many of these begin here."""
-        if "<" not in chunk:
-            shown = "" if self._skipping else chunk
-            return shown, shown if self._link else "", 0
-        parts = _INLINE.split(chunk)
-        texts, linked, links = [], [], 0
-        for number, text in enumerate(parts[::3]):
-            if number and parts[3 * number - 2]:
-                links += self._tag(parts[3 * number - 2].lower(), parts[3 * number - 1])
-            if not self._skipping:
-                texts.append(text)
-                if self._link:
-                    linked.append(text)
-        return "".join(texts), "".join(linked), links
+        texts: list[str] = []
+        linked: list[str] = []  # those of them inside links
+        links = 0
+        for chunk in chunks:
+            parts = _INLINE.split(chunk) if "<" in chunk else (chunk,)
+            for at in range(0, len(parts), 3):
+                if at and (tag := parts[at - 2]):
+                    links += self._tag(tag.lower(), parts[at - 1])
+                if (text := parts[at]) and not self._skipping:
+                    texts.append(text)
+                    if self._link:
+                        linked.append(text)
+        if texts and (whole := plain(decoded("".join(texts)))):
+            all_linked = len(linked) == len(texts)
+            self._add(whole, whole if all_linked else plain(decoded("".join(linked))), links, broken)
 
     def _tag(self, tag: str, attributes: str) -> int:
         """A tag of a link or a span; how many links begin."""
         if tag in ("span", "/span"):
-            self._span(tag, attributes)
+            if self._spans or "hidden" in attributes.lower():
+                self._span(tag, attributes)
         elif self._skipping:
             return 0
         elif tag == "/a":
@@ -360,14 +372,14 @@ class _Reader:
         blocks.broken.append(broken)
 
     def _shown(self, text: str) -> None:
-        if not self._skipping and (shown := " ".join(text.split())):
+        if not self._skipping and (shown := " ".join(decoded(text).split())):
             self._add(shown, "", 0, False)
 
     def say(self, tag: str, attributes: str) -> None:
         """Note what a tag says of the page, if it is one that does."""
-        if tag not in METADATA and tag != PAGE:
+        if tag not in _SAYING or _SAYING[tag] not in attributes.lower():
             return
-        blocks, values = self.blocks, _values(attributes[:METADATA_CHARACTERS])
+        blocks, values = self.blocks, _values(decoded(attributes)[:METADATA_CHARACTERS])
         if tag == PAGE:
             blocks.language = blocks.language or plain(values.get("lang", ""))
         elif tag == "link" and "canonical" in _words(values.get("rel", "")):
@@ -381,31 +393,31 @@ class _Reader:
             self._pop()
         if name.skipped and not self._skipping:
             self._skipping = len(stack) + 1
-        blocks = self.blocks
-        if len(blocks.parents) >= MOST_ELEMENTS:
+        elements = self._elements
+        if len(elements) >= MOST_ELEMENTS:
             stack.append((0, name))
             return
-        named = self._named.get(attributes)
+        known = self._named[name.number]
+        named = known.get(attributes)
         if named is None:
-            named = self._named[attributes] = self._name(attributes)
-        mask, key = named
-        blocks.parents.append(stack[-1][0])
-        blocks.masks.append(mask | name.mask)
-        blocks.keys.append((name.number, key))
-        blocks.depths.append(len(stack))
-        blocks.starts.append(len(blocks.texts))
-        blocks.ends.append(0)
-        stack.append((len(blocks.parents) - 1, name))
+            named = known[attributes] = self._name(name, attributes)
+        stack.append((len(elements), name))
+        elements.append((stack[-2][0], *named, len(stack) - 1, len(self.blocks.texts)))
+        self.blocks.ends.append(0)
 
-    def _name(self, attributes: str) -> tuple[int, str]:
-        words = " ".join(_WORD.findall(attributes[:ATTRIBUTE_CHARACTERS]))
-        mask = 0
-        for bits in filter(None, map(self._words.get, words.lower().split())):
-            mask |= bits
-        return mask, words
+    def _name(self, name: Name, attributes: str) -> tuple[int, int]:
+        """The mask of an element and the number of what it has in common with others."""
+        words = _WORD.findall(decoded(attributes)[:ATTRIBUTE_CHARACTERS])
+        mask = name.mask
+        for word in words:
+            mask |= self._words.get(word.lower(), 0)
+        return mask, self._keys.setdefault((name.number, *words), len(self._keys) + 1)
 
     def _end(self, name: Name) -> None:
         stack = self._stack
+        if stack[-1][1] is name:
+            self._pop()
+            return
         for back in range(1, min(END_TAG_REACH, len(stack) - 1) + 1):
             top = stack[-back][1]
             assert top is not None
@@ -428,7 +440,7 @@ class _Reader:
 _PASSED = frozenset((*METADATA, *(set(RAW) - set(SHOWN))))
 
 
-def read_metadata(html: str) -> Blocks:
+def read_metadata(html: bytes) -> Blocks:
     """What a page says of itself, but for its title, and no blocks: for those that read its text another way."""
     reader = _Reader({})
     for _, _, block, _, _, attributes, _ in _tokens(html):
@@ -436,11 +448,11 @@ def read_metadata(html: str) -> Blocks:
     return reader.blocks
 
 
-def _tokens(html: str) -> Iterable[tuple[str, ...]]:
+def _tokens(html: bytes) -> Iterable[tuple[str, ...]]:
     """The groups of `TOKEN`, all at once where they are few."""
-    if html.count("<") <= _TOKENS_AT_ONCE:
-        return TOKEN.findall(html)
-    return (match.groups("") for match in TOKEN.finditer(html))
+    is_small = np.count_nonzero(np.frombuffer(html, np.uint8) == ord("<")) <= _TOKENS_AT_ONCE
+    text = html.decode("latin-1")
+    return TOKEN.findall(text) if is_small else (match.groups("") for match in TOKEN.finditer(text))
 
 
 def _values(attributes: str) -> dict[str, str]:
@@ -456,13 +468,13 @@ def _values(attributes: str) -> dict[str, str]:
 
 def is_hidden(attributes: str) -> bool:
     """Whether there is the attribute `hidden`."""
-    return "hidden" in attributes.lower() and "hidden" in _values(attributes[:METADATA_CHARACTERS])
+    return "hidden" in attributes.lower() and "hidden" in _values(decoded(attributes)[:METADATA_CHARACTERS])
 
 
 def _words(value: str) -> list[str]:
     return _SPACES.split(value.lower())
 
 
-def read_blocks(html: str, words: Mapping[str, int]) -> Blocks:
-    """The blocks of a page without NUL and lone surrogates; `words` gives the bits of words in attributes."""
+def read_blocks(html: bytes, words: Mapping[str, int]) -> Blocks:
+    """The blocks of a page in UTF-8, without NUL; `words` gives the bits of words in attributes."""
     return _Reader(words).read(html)

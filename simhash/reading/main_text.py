@@ -73,11 +73,13 @@ class Look:
 
     def _sums(self, table: Numbers) -> Numbers:
         features, most, levels, firsts, leaves = self._arrays
-        answers = (np.minimum(table, LARGEST).astype(np.int32)[features] > most).view(np.uint8)
+        answers = (np.minimum(table, LARGEST).astype(np.int32).take(features, axis=0) > most).view(np.uint8)
         leaf = answers[levels[-1]]
         for level in levels[-2::-1]:
-            leaf = 2 * leaf + answers[level]
-        sums: Numbers = leaves.take(firsts + leaf).sum(axis=0, dtype=np.int64)
+            leaf += leaf
+            leaf += answers[level]
+        # All are within the leaves; with "raise" for what is not, NumPy takes to a buffer first.
+        sums: Numbers = leaves.take(firsts + leaf, mode="clip").sum(axis=0, dtype=np.int32)
         return sums
 
     @cached_property
@@ -130,10 +132,10 @@ def words() -> dict[str, int]:
 def read(html: bytes) -> Extracted:
     """The main text of a page in UTF-8, without NUL; all its visible text if that has no main content."""
     kernel = _kernel()
-    return Extracted(*kernel.read(html)) if kernel else read_in_python(html.decode())
+    return Extracted(*kernel.read(html)) if kernel else read_in_python(html)
 
 
-def read_in_python(html: str) -> Extracted:
+def read_in_python(html: bytes) -> Extracted:
     """The same without the native kernel."""
     blocks = read_blocks(html, words())
     return Extracted(text_of(blocks, weights()), blocks.title, blocks.language, blocks.canonical, blocks.robots)
@@ -142,10 +144,10 @@ def read_in_python(html: str) -> Extracted:
 def metadata(html: bytes) -> tuple[str, str, str]:
     """Language, canonical URL and robots as `read` finds them, without the rest."""
     kernel = _kernel()
-    return kernel.metadata(html) if kernel else metadata_in_python(html.decode())
+    return kernel.metadata(html) if kernel else metadata_in_python(html)
 
 
-def metadata_in_python(html: str) -> tuple[str, str, str]:
+def metadata_in_python(html: bytes) -> tuple[str, str, str]:
     """The same without the native kernel."""
     said = read_metadata(html)
     return said.language, said.canonical, said.robots

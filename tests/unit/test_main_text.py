@@ -28,15 +28,16 @@ OTHERS = Surroundings(
 
 
 def texts(html: str) -> list[str]:
-    return read_blocks(html, main_text.words()).texts
+    return read_blocks(html.encode(), main_text.words()).texts
 
 
 def both(html: str) -> Extracted:
     """What is found in a page, by the kernel and in Python alike."""
-    found = main_text.read_in_python(html)
+    page = html.encode()
+    found = main_text.read_in_python(page)
     assert native.absence() is None
-    assert main_text.read(html.encode()) == found
-    assert main_text.metadata(html.encode()) == main_text.metadata_in_python(html) == found[2:]
+    assert main_text.read(page) == found
+    assert main_text.metadata(page) == main_text.metadata_in_python(page) == found[2:]
     return found
 
 
@@ -99,7 +100,7 @@ def test_where_little_is_sure_what_is_possible_is_content_if_it_is_likely() -> N
 
 
 def test_short_blocks_of_one_list_have_one_score() -> None:
-    blocks = read_blocks(f"<ul><li>{SENTENCE}<li>a<li>bc</ul><td>d<br>e</td><td>f", {})
+    blocks = read_blocks(f"<ul><li>{SENTENCE}<li>a<li>bc</ul><td>d<br>e</td><td>f".encode(), {})
     scores = np.array([90, 10, 40, 1, 2, -7])
     assert block_features.shared(block_features.Page(blocks), scores).tolist() == [90, 30, 30, 1, 1, -7]
 
@@ -141,9 +142,9 @@ def test_character_references_mean_what_they_do_in_a_browser(reference: str, mea
 
 
 def test_an_end_tag_ends_what_is_near_and_is_ignored_otherwise() -> None:
-    blocks = read_blocks("<section>a" + "<div>" * END_TAG_REACH + "b</section>c", {})
+    blocks = read_blocks(b"<section>a" + b"<div>" * END_TAG_REACH + b"b</section>c", {})
     assert blocks.owners[-1] == END_TAG_REACH + 1
-    assert read_blocks("<div><table><td>a</div>b", {}).owners == [3, 3]
+    assert read_blocks(b"<div><table><td>a</div>b", {}).owners == [3, 3]
 
 
 def test_a_large_page_gives_its_text_and_nothing_is_decided() -> None:
@@ -173,15 +174,15 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("read", "sizes"),
     [
-        (lambda html: main_text.read(html.encode()), (5_000, 20_000, 80_000)),
+        (main_text.read, (5_000, 20_000, 80_000)),
         (main_text.read_in_python, (1_000, 4_000, 16_000)),
     ],
     ids=["kernel", "python"],
 )
 def test_time_is_in_proportion_to_length(
-    read: Callable[[str], Any], sizes: tuple[int, ...], make: Callable[[int], str]
+    read: Callable[[bytes], Any], sizes: tuple[int, ...], make: Callable[[int], str]
 ) -> None:
-    assert is_linear(read, make, sizes)
+    assert is_linear(lambda html: read(html.encode()), make, sizes)
 
 
 PIECES = [
