@@ -367,6 +367,18 @@ def test_what_is_wrong_with_a_file_run_is_one_line(pages, tmp_path, arguments, c
     assert pages.read_bytes().count(b"\n") == len(PAGES)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tables", "verify", "{dir}/loop"], "cannot read or write {dir}/loop/manifest.json: Too many levels"),
+        (["index", "delete", "--from", "/proc/self/mem"], "cannot read or write: Input/output error"),
+    ],
+)
+def test_an_error_of_a_file_that_no_command_foresaw_is_one_line(tmp_path, arguments, message):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert_refused(run(*(each.format(dir=tmp_path) for each in arguments)), 3, message.format(dir=tmp_path))
+
+
 def test_what_an_earlier_run_has_written_is_overwritten_only_when_it_is_told_so(pages, tmp_path):
     out = tmp_path / "out"
     out.write_text("of an earlier run")

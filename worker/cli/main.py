@@ -146,13 +146,21 @@ def main() -> None:
         _give_up_standard_output()  # nobody reads it any more: end as SIGPIPE would
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _give_up_standard_output()
-            error = InputError(f"cannot write: {error.strerror}")
         from worker.failure import exit_code_of, report
 
-        report(error)
-        sys.exit(exit_code_of(error))
+        told = (isinstance(error, OSError) and _of_a_file(error)) or error
+        report(told)
+        sys.exit(exit_code_of(told))
+
+
+def _of_a_file(error: OSError) -> InputError | None:
+    """What a command did not foresee of its files, in a line: the system says which, or that a disk is at fault."""
+    if error.filename is not None:
+        return InputError(f"cannot read or write {error.filename}: {error.strerror}")
+    if error.errno not in (errno.ENOSPC, errno.EIO):
+        return None
+    _give_up_standard_output()
+    return InputError(f"cannot {'write' if error.errno == errno.ENOSPC else 'read or write'}: {error.strerror}")
 
 
 def _give_up_standard_output() -> None:
