@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,8 +63,8 @@ class _Moment(click.ParamType[int]):
             seconds = parse_duration(value, raise_exception=False)
             if seconds is None:
                 self.fail(f"{value!r} is no time: write 2026-11-24T18:00:00Z, or 2h for two hours ago", param, ctx)
-            moment = datetime.now(UTC) - timedelta(seconds=float(seconds))
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+            return max(0, int(time.time() * 1000) - int(seconds * 1000))
+        return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 @dataclass(frozen=True)
