@@ -12,8 +12,16 @@ from typing import IO, cast
 
 import zstandard
 
-GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+GZIP, ZSTD = ".gz", ".zst"
+COMPRESSED = (GZIP, ZSTD)
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPED = b"\x2a\x4d\x18"
+"""Behind a first byte 0x50 to 0x5F the begin of a frame that readers skip, as pzstd puts before each of its own."""
+_DICTIONARY = b"\x5d" + _SKIPPED
+"""One that holds the dictionary of all others ("Zstandard compressed WARC", IIPC)."""
+_MAGIC_BYTES = 4
+LARGEST_DICTIONARY_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 20
 ZSTD_PIECE_BYTES = 1 << 10
 """Compressed bytes taken at once: a block of 4 bytes can stand for 128 KiB, so these can for 32 MiB."""
@@ -24,32 +32,57 @@ ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """What reading a broken stream raises."""
 
 
-def decompressed(stream: io.RawIOBase, expected: bytes = b"") -> IO[bytes]:
+def compression_of(stream: io.BufferedReader) -> str:
+    """What the next bytes of a stream begin, one of COMPRESSED; "" where neither."""
+    start = stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+    if start.startswith(_GZIP_MAGIC):
+        return GZIP
+    is_skipped = start[1:] == _SKIPPED and start[0] >> 4 == 5
+    return ZSTD if start == _ZSTD_MAGIC or is_skipped else ""
+
+
+def decompressed(stream: io.RawIOBase, expected: str = "") -> IO[bytes]:
     """The stream, through the decompressor that its first bytes ask for.
 
     Args:
-        expected: the first bytes that the file's name promises.
+        expected: what the file's name promises, one of COMPRESSED; "" where nothing.
 
     Raises:
         EOFError, OSError: the stream is not what is `expected`.
     """
     buffered: io.BufferedReader = io.BufferedReader(stream, BUFFER_BYTES)
-    magic = buffered.peek(len(ZSTD_MAGIC))[: len(ZSTD_MAGIC)]
-    if not magic.startswith(expected):
-        raise OSError(f"begins with {magic!r}, not with {expected!r} as its name says")
-    if magic.startswith(GZIP_MAGIC):
+    found = compression_of(buffered)
+    if expected and found != expected:
+        start = buffered.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+        raise OSError(f"begins with {start!r}, which is no {expected} as its name says")
+    if found == GZIP:
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
-    if magic == ZSTD_MAGIC:
-        return io.BufferedReader(_Zstandard(buffered), BUFFER_BYTES)
+    if found == ZSTD:
+        return io.BufferedReader(_Zstandard(buffered, _dictionary(buffered)), BUFFER_BYTES)
     return buffered
+
+
+def _dictionary(stream: io.BufferedReader) -> zstandard.ZstdCompressionDict | None:
+    """That of a stream which begins with it."""
+    if stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES] != _DICTIONARY:
+        return None
+    size = int.from_bytes(stream.read(2 * _MAGIC_BYTES)[_MAGIC_BYTES:], "little")
+    if size > LARGEST_DICTIONARY_BYTES:
+        raise OSError(f"begins with a dictionary of {size:,} bytes, more than {LARGEST_DICTIONARY_BYTES:,}")
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError("it ends within its dictionary: the file was cut off")
+    if data.startswith(_ZSTD_MAGIC):
+        data = zstandard.ZstdDecompressor().decompress(data, max_output_size=LARGEST_DICTIONARY_BYTES)
+    return zstandard.ZstdCompressionDict(data)
 
 
 class _Zstandard(io.RawIOBase):
     """All frames of a Zstandard stream; zstandard's own reader takes a file cut off within a frame for its end."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], dictionary: zstandard.ZstdCompressionDict | None) -> None:
         self._stream = stream
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW_BYTES)
+        self._decompressor = zstandard.ZstdDecompressor(dictionary, max_window_size=LARGEST_WINDOW_BYTES)
         self._frame: zstandard.ZstdDecompressionObj | None = None
         self._ready = memoryview(b"")
 

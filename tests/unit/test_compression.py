@@ -3,13 +3,14 @@
 import gzip
 import io
 import random
+import struct
 
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.compression import ERRORS, GZIP_MAGIC, ZSTD_MAGIC, decompressed
+from worker.compression import COMPRESSED, ERRORS, LARGEST_DICTIONARY_BYTES, ZSTD, decompressed
 
 TEXT = b"".join(b"%d\n" % random.Random(1).getrandbits(64) for _ in range(2000)) + random.Random(2).randbytes(20_000)
 COMPRESS = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor(write_checksum=True).compress}
@@ -32,7 +33,7 @@ class Raw(io.RawIOBase):
         return len(data)
 
 
-def read(data, expected=b"", most=1 << 20):
+def read(data, expected="", most=1 << 20):
     return decompressed(Raw(data, most), expected).read()
 
 
@@ -78,11 +79,38 @@ def test_what_follows_the_last_frame_is_an_error(compress):
         read(compress(TEXT) + b"trailing")
 
 
-@pytest.mark.parametrize("expected", [GZIP_MAGIC, ZSTD_MAGIC])
+@pytest.mark.parametrize("expected", COMPRESSED)
 @pytest.mark.parametrize("data", [b"", b"plain"])
 def test_a_file_that_is_not_what_its_name_says_is_an_error(data, expected):
     with pytest.raises(OSError, match="as its name says"):
         read(data, expected)
+
+
+def skipped(data, number):
+    """A frame that readers skip (RFC 8878, 3.1.2)."""
+    return struct.pack("<II", 0x184D2A50 + number, len(data)) + data
+
+
+@pytest.mark.parametrize("number", [0, 13, 14, 15])
+def test_frames_that_are_skipped_may_stand_anywhere(number):
+    """pzstd puts one before each of its own, with its length; others end with an index."""
+    one = zstandard.compress(TEXT)
+    whole = skipped(struct.pack("<I", len(one)), 0) + one + skipped(b"index" * 999, number) + one + skipped(b"", number)
+    assert read(whole, ZSTD) == TEXT * 2
+
+
+@pytest.mark.parametrize("packed", [bytes, zstandard.compress], ids=["plain", "compressed"])
+def test_a_stream_may_begin_with_the_dictionary_of_its_frames(packed):
+    records = [b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: %d\r\n" % n for n in range(2000)]
+    dictionary = zstandard.train_dictionary(4096, records)
+    compress = zstandard.ZstdCompressor(dict_data=dictionary).compress
+    whole = skipped(packed(dictionary.as_bytes()), 13) + b"".join(map(compress, records))
+    assert read(whole, ZSTD, most=50) == b"".join(records)
+    for length in (6, 400, len(whole) - 1):
+        with pytest.raises(ERRORS):
+            read(whole[:length])
+    with pytest.raises(OSError, match="a dictionary of 67,108,865 bytes, more than 67,108,864"):
+        read(struct.pack("<II", 0x184D2A5D, LARGEST_DICTIONARY_BYTES + 1))
 
 
 def test_a_huge_ratio_does_not_fill_the_memory():

@@ -109,12 +109,13 @@ def test_records_are_named_by_path_content_and_number(put):
     assert len({r.source for records in (first, *others) for r in records}) == 3 + 3 + 6
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_warc_gives_its_pages_and_counts_the_others(put, packed):
+@pytest.mark.parametrize(
+    ("name", "packed"), [("a.warc", bytes), ("a.warc.gz", gzip.compress), ("a.warc.zst", zstandard.compress)]
+)
+def test_a_warc_gives_its_pages_and_counts_the_others(put, name, packed):
     parts = [record(http()), record(http(status="404 No")), record(http(headers={"Content-Type": "image/png"}))]
     parts += [record(http(b"\x1f\x8b", {"Content-Type": "text/html", "Content-Encoding": "gzip"})), record(http(b"b"))]
-    data = b"".join(map(gzip.compress, parts)) if packed else b"".join(parts)
-    made = open_input(put("a.warc.gz" if packed else "a.warc", data), LARGEST_PAGE, spool=False)
+    made = open_input(put(name, b"".join(map(packed, parts))), LARGEST_PAGE, spool=False)
     page, broken, last = made.records()
     assert (page.source.offset, broken.source.offset, last.source.offset) == (0, 3, 4)
     assert (page.page.url, last.page.content, made.skipped) == ("http://x/", b"b", 2)

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from simhash.archive.format.manifest import NAME as TABLES
 from worker import compression
 from worker.batch.archive import Archive
-from worker.compression import GZIP_MAGIC, ZSTD_MAGIC
+from worker.compression import COMPRESSED, compression_of
 from worker.errors import InputError
-from worker.files.inputs import COMPRESSED, HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, open_input
+from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, open_input
 from worker.files.places import is_remote
 from worker.records.page import CONTENTS
 
@@ -144,7 +144,7 @@ def _holds_verdicts(path: Path) -> bool:
 def is_compressed(path: Path) -> bool:
     """Whether a file begins as gzip or Zstandard does."""
     with path.open("rb") as file:
-        return file.read(len(ZSTD_MAGIC)).startswith((GZIP_MAGIC, ZSTD_MAGIC))
+        return compression_of(file) != ""
 
 
 def slices(found: Sequence[Source], tasks: int) -> list[Slice]:

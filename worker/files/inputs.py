@@ -22,7 +22,7 @@ import xxhash
 
 from simhash.errors import PageError
 from worker import compression
-from worker.compression import GZIP_MAGIC, ZSTD_MAGIC, decompressed
+from worker.compression import COMPRESSED, decompressed
 from worker.errors import InputError, SettingsError
 from worker.files.captures import Capture, runs
 from worker.files.csv_pages import header_of, pages_in_csv
@@ -34,11 +34,10 @@ from worker.records.passing import Page, RawRecord, Source
 
 Record = RawRecord | Rejected
 HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz")
-CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
+WARC_SUFFIXES = tuple(kind + packed for kind in (".warc", ".wet") for packed in ("", *COMPRESSED))
+CSV_SUFFIXES = tuple(kind + packed for packed in ("", *COMPRESSED) for kind in (".csv", ".tsv"))
 PARQUET = ".parquet"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-COMPRESSED = {".gz": GZIP_MAGIC, ".zst": ZSTD_MAGIC}
 BROKEN: tuple[type[Exception], ...] = (*compression.ERRORS, InputError)
 """What reading a broken file raises."""
 CHUNK_BYTES = 1 << 20
@@ -318,9 +317,10 @@ def _skip_line(stream: IO[bytes]) -> int:
     return skipped
 
 
-def _promised(path: Path) -> bytes:
-    """The first bytes that a file of this name has."""
-    return COMPRESSED.get(path.suffix.lower(), b"")
+def _promised(path: Path) -> str:
+    """How a file of this name is compressed."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in COMPRESSED else ""
 
 
 @contextmanager

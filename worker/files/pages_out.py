@@ -12,14 +12,17 @@ import base64
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import msgspec
+import zstandard
 
+from worker.compression import GZIP, ZSTD
 from worker.errors import InputError
 from worker.files.captures import Payload, framed, payload_of, revisit_of
 from worker.files.csv_pages import dialect_of
@@ -30,6 +33,7 @@ from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict
 
 CSV = (".csv", ".tsv")
+PACKED: Mapping[str, Callable[[bytes], bytes]] = {GZIP: partial(gzip.compress, mtime=0), ZSTD: zstandard.compress}
 ANNOTATION = ("dup_of", "similarity")
 ANNOTATION_OF_ALL = (*ANNOTATION, "copies")
 ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
@@ -256,13 +260,14 @@ class _Parquet:
 class _Warc:
     """Captures of unique pages, as they came; of a copy whose payload has the same bytes, with a revisit as response.
 
-    A `.gz` has a member for each record: a replay reads one alone. Of unique pages the payload's digest is kept,
-    about 200 bytes. Of what was judged in another run there is none, so its copies are left out like other duplicates.
+    A `.gz` has a member for each record, a `.zst` a frame: a replay reads one alone. Of unique pages the payload's
+    digest is kept, about 200 bytes. Of what was judged in another run there is none, so its copies are left out like
+    other duplicates.
     """
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._packed = output.name.lower().endswith(".gz")
+        self._packed = PACKED.get(Path(output.name).suffix.lower(), bytes)
         self._info: WarcRecord | None = None
         self._payloads: dict[int, Payload] = {}
 
@@ -289,7 +294,7 @@ class _Warc:
 
     def _write(self, record: WarcRecord) -> None:
         if (data := framed(record)) is not None:
-            self._output.write(gzip.compress(data, mtime=0) if self._packed else data)
+            self._output.write(self._packed(data))
 
     def finish(self) -> None:
         self._output.flush()
