@@ -82,10 +82,18 @@ def test_the_sample_gets_the_verdicts_of_file_mode_byte_for_byte(batch, tmp_path
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(expected)
 
 
+def with_views(schema):
+    """As other programs write strings and bytes."""
+    views = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+    return pa.schema([field.with_type(views.get(field.type, field.type)) for field in schema])
+
+
 def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch, tmp_path, halves, verdicts):
     expected = halves[2]
     batch(verdicts[0], out="first")
-    for name in ("verdicts.parquet", "verdicts.jsonl"):
+    first = pq.read_table(tmp_path / "first" / "verdicts.parquet")
+    pq.write_table(first.cast(with_views(first.schema)), tmp_path / "first" / "views.parquet")
+    for name in ("verdicts.parquet", "views.parquet", "verdicts.jsonl"):
         summary = batch(verdicts[1], existing=[tmp_path / "first" / name])
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected[1]
         assert summary.duplicates_of_existing > 50

@@ -32,7 +32,7 @@ from worker.batch.sources import Source as Input
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.inputs import open_input
-from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer
+from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer, without_views
 from worker.records.page import CONTENTS
 from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict, decode
@@ -237,11 +237,15 @@ def _signatures(part: Slice, signing: Signing) -> Iterator[Block]:
         offsets = np.arange(position, position + file.metadata.row_group(group).num_rows)
         at = offsets + place(part.source.number, 0)
         if "profile" in names:
-            for profile in pc.unique(file.read_row_group(group, ["profile"])["profile"]).to_pylist():
+            for profile in pc.unique(_read(file, group, ["profile"])["profile"]).to_pylist():
                 _check_profile(profile, signing.label)
         made_up = names if _all_have_fingerprints(file, group) else names | {"rejection"}
         yield Block(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic, signing.field))
         position += len(at)
+
+
+def _read(file: pq.ParquetFile, group: int, names: Sequence[str | None]) -> pa.Table:
+    return without_views(file.read_row_group(group, names))
 
 
 def _all_have_fingerprints(file: pq.ParquetFile, group: int) -> bool:
@@ -268,14 +272,14 @@ class _RowGroup:
         known = set(self.file.schema_arrow.names)
         wanted = {*names, *NEEDED} if set(names) - known else set(names)
         with _reading(self.source):
-            read = self.file.read_row_group(self.group, sorted(wanted & known))
+            read = _read(self.file, self.group, sorted(wanted & known))
             if COLUMN in names and self.field in known:
                 read = self._preferred(read.drop_columns([COLUMN]) if COLUMN in known else read)
             return _columns_of(Made(read, self.at, self.offsets, self.topic, self.source.name), names, rows)
 
     def _preferred(self, read: pa.Table) -> pa.Table:
         """With the column that pages are preferred by."""
-        column = self.file.read_row_group(self.group, [self.field])[self.field]
+        column = _read(self.file, self.group, [self.field])[self.field]
         try:
             return read.append_column(COLUMN, pc.cast(column, pa.float64()))
         except pa.ArrowException as error:

@@ -198,6 +198,9 @@ class _Parquet:
         import pyarrow as pa  # there, for an input was read by it
         import pyarrow.parquet as pq
 
+        from worker.files.parquet import schema_without_views
+
+        schema = schema_without_views(schema)
         kinds = (pa.string(), pa.float64(), pa.int64())
         self._said = kinds[: len(said)]
         if said:
@@ -232,12 +235,14 @@ class _Parquet:
         """Copy the chosen rows of a batch, all at once: the batch keeps all that was read with them in memory."""
         import pyarrow as pa
 
+        from worker.files.parquet import without_views
+
         if self._chosen:
-            taken = self._batch.take(pa.array(self._chosen))
+            taken = without_views(pa.Table.from_batches([self._batch])).take(pa.array(self._chosen))
             said = [
                 pa.array(every, kind) for every, kind in zip(zip(*self._told, strict=True), self._said, strict=False)
             ]
-            self._taken.append(pa.RecordBatch.from_arrays([*taken.columns, *said], schema=self._schema))
+            self._taken.append(pa.Table.from_arrays([*taken.columns, *said], schema=self._schema))
             self._bytes += self._taken[-1].nbytes
         self._batch, self._chosen, self._told = None, [], []
 
@@ -247,7 +252,7 @@ class _Parquet:
         self._take()
         if self._taken:
             with writing(self._output.name):
-                self._writer.write_table(pa.Table.from_batches(self._taken, self._schema))
+                self._writer.write_table(pa.concat_tables(self._taken))
         self._taken, self._rows, self._bytes = [], 0, 0
 
     def finish(self) -> None:

@@ -96,6 +96,25 @@ def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def without_views(table: pa.Table) -> pa.Table:
+    """The same without views of strings and bytes, which other programs write and most of pyarrow does not know."""
+    return table.cast(schema_without_views(table.schema))
+
+
+def schema_without_views(schema: pa.Schema) -> pa.Schema:
+    """With strings and bytes in their place."""
+    return pa.schema([_field_without_views(field) for field in schema], schema.metadata)
+
+
+def _field_without_views(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_field_without_views(each) for each in kind]))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_field_without_views(kind.value_field)))
+    return field.with_type({pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind))
+
+
 def _record_of_row(row: dict[str, Any], characters: Set[str], source: Source, whole: object) -> RawRecord:
     """A page of a Parquet file, from columns as they should be; from others the line of JSONL that they would be, which
     says what is wrong.
