@@ -134,6 +134,16 @@ def test_the_commands_of_the_page_on_formats_run_as_they_stand_there(s3, tmp_pat
     assert content("s3://crawl/unique.warc.gz")
 
 
+def test_a_remote_folder_is_the_inputs_in_it(s3, tmp_path):
+    s3.create_bucket(Bucket="folder")
+    halves = [written(tmp_path / f"{n}.jsonl", PAGES[n::2]) for n in (0, 1)]
+    for half in halves:
+        s3.upload_file(str(half), "folder", f"crawl/day/{half.name}")
+    judge("s3://folder/crawl", "--out", tmp_path / "far")
+    judge(*halves, "--out", tmp_path / "near")
+    assert without_places((tmp_path / "far").read_bytes()) == without_places((tmp_path / "near").read_bytes())
+
+
 def test_a_page_of_an_address_is_the_same_record_when_it_is_read_again(put, tmp_path):
     address = put("s3", written(tmp_path / "p.jsonl", PAGES[:20]))
     for n in (1, 2):

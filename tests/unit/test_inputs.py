@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from tests.unit.test_warc import http, record
 from worker.errors import InputError
-from worker.files.inputs import open_input
+from worker.files.inputs import open_input, open_inputs
 from worker.judging.judge import Rejected
 
 LARGEST_PAGE = 1000
@@ -121,6 +122,23 @@ def test_a_warc_gives_its_pages_and_counts_the_others(put, name, packed):
     assert (page.page.url, last.page.content, made.skipped) == ("http://x/", b"b", 2)
     assert "content-encoding gzip" in broken.message
     assert made.done() == made.total
+
+
+def test_a_directory_is_the_inputs_in_it_by_name(put, tmp_path):
+    """As `batch` has it: Parquet, or else lines and WARCs; nothing hidden, and each file once."""
+    inputs = {"d/b.jsonl": LINES[1], "d/a/z.warc.zst": zstandard.compress(record(http())), "d/c.ndjson.gz": b""}
+    inputs["d/c.ndjson.gz"] = gzip.compress(LINES[0])
+    paths = [put(name, data) for name, data in inputs.items()]
+    put("d/page.html", b"not beside lines")
+    put("d/.hidden.jsonl", b"no")
+    put("d/.git/x.jsonl", b"no")
+    found, again = open_inputs([paths[0], str(tmp_path / "d")], LARGEST_PAGE, spool=False)
+    assert [Path(made.name).name for made in found] == ["b.jsonl", "z.warc.zst", "b.jsonl", "c.ndjson.gz"]
+    assert [len([*made.records()]) for made in found] == [1, 1, 0, 1]
+    assert again == [paths[0]]
+    put("d/e/p.parquet", b"")
+    with pytest.raises(InputError, match=r"e/p\.parquet: "):
+        open_inputs([str(tmp_path / "d")], LARGEST_PAGE, spool=False)
 
 
 def test_a_directory_gives_its_html_files_whatever_they_are_called(put, tmp_path):

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from simhash.archive.format.manifest import NAME as TABLES
 from worker import compression
 from worker.batch.archive import Archive
-from worker.compression import COMPRESSED, compression_of
+from worker.compression import compression_of
 from worker.errors import InputError
-from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, open_input
+from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, files_in, open_input
 from worker.files.places import is_remote
 from worker.records.page import CONTENTS
 
@@ -38,7 +38,6 @@ SLICE_ROWS = 1 << 20
 LONGEST_FIRST_LINE = 1 << 20
 SLICE_BLOCKS = 1 << 12
 """Of compressed tables, a slice: a quarter of a million records."""
-IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in (".jsonl", ".ndjson") for packed in ("", *COMPRESSED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
         raise InputError(f"{name}: a batch reads paths that all its machines see (a mount); `file` reads addresses")
     if (path / TABLES).is_file():
         yield name, "tables"
-    elif path.is_dir() and (files := _files_in(path)):
+    elif path.is_dir() and (files := files_in(path)):
         for file in files:
             yield from _sources(str(file))
     elif path.suffix.lower() == PARQUET and path.is_file():
@@ -102,20 +101,6 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
     else:
         open_input(name, largest_page=1, spool=False)  # says what is wrong with it
         yield name, "verdicts" if _holds_verdicts(path) else "pages"
-
-
-def _files_in(directory: Path) -> list[Path]:
-    """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML."""
-    for suffixes in ((PARQUET,), IN_DIRECTORIES):
-        found = sorted(file for file in directory.rglob("*") if _is_input(file, directory, suffixes))
-        if found:
-            return found
-    return []
-
-
-def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
-    return not hidden and file.name.lower().endswith(suffixes) and file.is_file()
 
 
 def _holds_verdicts(path: Path) -> bool:

@@ -151,9 +151,9 @@ def file(
     """Judge the pages in files, in order: one verdict a page, the same as on a stream.
 
     INPUT is JSONL, CSV, TSV, a WARC or WET (each plain, .gz or .zst), Parquet (needs pyarrow: the extra `parquet`), an
-    HTML file or a directory of them, or - for JSONL on standard input. Inputs and outputs may be addresses: s3://…,
-    https://… (the extra `remote`). A line of JSONL is a page: {"url": …, "html": …}, or with "text" or "html_base64" in
-    place of "html"; the columns of a table have these names.
+    HTML file, a directory (its Parquet, or else its JSONL and WARCs, or else its HTML), or - for JSONL on standard
+    input. Inputs and outputs may be addresses: s3://…, https://… (the extra `remote`). A line of JSONL is a page:
+    {"url": …, "html": …}, or with "text" or "html_base64" in place of "html"; the columns of a table have these names.
 
     Nothing needs to run: the index is in this process's memory, some 320 bytes a unique page, and gone with the run.
     With --state it is kept, in an embedded Redis that writes to a directory; --redis takes that of a server.

@@ -38,6 +38,7 @@ WARC_SUFFIXES = tuple(kind + packed for kind in (".warc", ".wet") for packed in 
 CSV_SUFFIXES = tuple(kind + packed for packed in ("", *COMPRESSED) for kind in (".csv", ".tsv"))
 PARQUET = ".parquet"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in JSON_SUFFIXES[:2] for packed in ("", *COMPRESSED)))
 BROKEN: tuple[type[Exception], ...] = (*compression.ERRORS, InputError)
 """What reading a broken file raises."""
 CHUNK_BYTES = 1 << 20
@@ -68,14 +69,38 @@ def open_inputs(
 ) -> tuple[list[Input], list[str]]:
     """The inputs of these names, each file once; and the names of what was given again, directly or in a directory.
 
-    A file that is read again would be a replay of itself: its pages would get the verdicts that they have.
+    A directory is each of the inputs in it, by name, or its HTML. A file that is read again would be a replay of
+    itself: its pages would get the verdicts that they have.
 
     Raises:
         InputError: as `open_input`.
     """
     taken = _Taken()
-    inputs = [open_input(name, largest_page, spool, taken, keep) for name in names if name != "-" or taken.first(name)]
-    return inputs, taken.again
+    files = [each for name in names for each in _meant(name) if each != "-" or taken.first(each)]
+    return [open_input(each, largest_page, spool, taken, keep) for each in files], taken.again
+
+
+def _meant(name: str) -> list[str]:
+    if name == "-":
+        return [name]
+    path = place(name)
+    with _reading(name), failing():
+        found = files_in(path) if path.is_dir() else []
+    return [*map(str, found)] or [name]
+
+
+def files_in(directory: Path) -> list[Path]:
+    """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML."""
+    for suffixes in ((PARQUET,), IN_DIRECTORIES):
+        found = sorted(file for file in directory.rglob("*") if _is_input(file, directory, suffixes))
+        if found:
+            return found
+    return []
+
+
+def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
+    return not hidden and file.name.lower().endswith(suffixes) and file.is_file()
 
 
 class _Taken:
@@ -251,7 +276,8 @@ def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
     with _reading(path):
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
     if not files:
-        raise InputError(f"{path}: no file in this directory ends in {', '.join(HTML_SUFFIXES)}")
+        kinds = ", ".join((PARQUET, *IN_DIRECTORIES, *HTML_SUFFIXES))
+        raise InputError(f"{path}: no file in this directory ends in {kinds}")
     return _pages(str(path), [file for file in files if taken.first(str(file))], largest_page)
 
 
