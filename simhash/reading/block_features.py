@@ -223,8 +223,10 @@ def _within(page: Page, distances: Sequence[int]) -> tuple[Numbers, Numbers]:
 def _of_windows(page: Page) -> Numbers:
     low, high = _within(page, WINDOWS)
     size, linked, good, _ = page.sums.take(high, axis=1) - page.sums.take(low, axis=1)
-    nearest = np.stack([page.goods[page.at] - page.goods[low[0]], page.goods[high[0]] - page.goods[page.at + 1]])
-    return np.concatenate([_groups(good, 64 * linked // size, size // (high - low)), nearest])
+    within = _groups(good, 64 * linked // size, size // (high - low))
+    low, high = low[0], high[0]  # two blocks before, and two behind
+    nearest = np.stack([page.goods[page.at] - page.goods[low], page.goods[high] - page.goods[page.at + 1]])
+    return np.concatenate([within, nearest])
 
 
 def _of_levels(page: Page) -> Numbers:
