@@ -71,6 +71,7 @@ def test_an_empty_file_has_no_pages(put, name):
         ("a.jsonl.gz", TEXT, "as its name says"),
         ("a.jsonl.zst", b"", "as its name says"),
         ("a.pdf", b"%PDF-1.7", "neither its name (.jsonl,"),
+        ("a.json", b' \n[\n{"url": "http://x/", "text": "a"}]', "one array of JSON; pages are read one object a line"),
         ("a.warc", b"hello", "record 0 is none of a WARC"),
         ("a.warc.gz", gzip.compress(record(http()), mtime=0)[:-9], "ended before the end-of-stream marker"),
         ("a.warc.gz", record(http()), "as its name says"),

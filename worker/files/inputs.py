@@ -37,8 +37,9 @@ HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 WARC_SUFFIXES = tuple(kind + packed for kind in (".warc", ".wet") for packed in ("", *COMPRESSED))
 CSV_SUFFIXES = tuple(kind + packed for packed in ("", *COMPRESSED) for kind in (".csv", ".tsv"))
 PARQUET = ".parquet"
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in JSON_SUFFIXES[:2] for packed in ("", *COMPRESSED)))
+LINES_SUFFIXES = (".jsonl", ".ndjson")
+JSON = ".json"
+IN_DIRECTORIES = (*WARC_SUFFIXES, *(lines + packed for lines in LINES_SUFFIXES for packed in ("", *COMPRESSED)))
 BROKEN: tuple[type[Exception], ...] = (*compression.ERRORS, InputError)
 """What reading a broken file raises."""
 CHUNK_BYTES = 1 << 20
@@ -162,13 +163,15 @@ def open_input(name: str, largest_page: int, spool: bool, taken: _Taken | None =
 
 def _check_kind(path: Path) -> None:
     """A name that says nothing needs a content that does: a line of JSON to begin with."""
-    bare = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-    if bare.suffix.lower() in JSON_SUFFIXES:
+    suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSED else path).suffix.lower()
+    if suffix in LINES_SUFFIXES:
         return
     with _reading(path), opened(path) as file, decompressed(file, _promised(path)) as content:
         start = content.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start and not start.startswith(b"{"):
-        known = ", ".join([*JSON_SUFFIXES, *WARC_SUFFIXES, PARQUET, *CSV_SUFFIXES[:2], *HTML_SUFFIXES])
+    if suffix == JSON and start.startswith(b"["):
+        raise InputError(f"{path}: one array of JSON; pages are read one object a line, as jq -c '.[]' writes them")
+    if start and not start.startswith(b"{") and suffix != JSON:
+        known = ", ".join([*LINES_SUFFIXES, JSON, *WARC_SUFFIXES, PARQUET, *CSV_SUFFIXES[:2], *HTML_SUFFIXES])
         raise InputError(f"{path}: neither its name ({known}) nor its content says that it holds pages")
 
 
