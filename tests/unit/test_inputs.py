@@ -1,5 +1,6 @@
 """Files as input: every kind, every way in which one can be odd or broken."""
 
+import errno
 import gzip
 import json
 import os
@@ -139,6 +140,22 @@ def test_a_directory_is_the_inputs_in_it_by_name(put, tmp_path):
     assert again == [paths[0]]
     put("d/e/p.parquet", b"")
     with pytest.raises(InputError, match=r"e/p\.parquet: "):
+        open_inputs([str(tmp_path / "d")], LARGEST_PAGE, spool=False)
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.jsonl"])
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_passed_over(put, tmp_path, monkeypatch, name):
+    put(f"d/{name}", LINES[0])
+    closed = Path(put(f"d/closed/{name}", LINES[1])).parent
+    scandir = os.scandir
+
+    def refused(path):
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(InputError, match=rf"d: {closed} cannot be read: Permission denied"):
         open_inputs([str(tmp_path / "d")], LARGEST_PAGE, spool=False)
 
 

@@ -86,17 +86,36 @@ def _meant(name: str) -> list[str]:
         return [name]
     path = place(name)
     with _reading(name), failing():
-        found = files_in(path) if path.is_dir() else []
+        is_directory = path.is_dir()
+    found = files_in(path) if is_directory else []
     return [*map(str, found)] or [name]
 
 
 def files_in(directory: Path) -> list[Path]:
-    """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML."""
-    for suffixes in ((PARQUET,), IN_DIRECTORIES):
-        found = sorted(file for file in directory.rglob("*") if _is_input(file, directory, suffixes))
-        if found:
-            return found
+    """The inputs in a directory: its Parquet files, else its JSONL and WARC files; none in a directory of HTML.
+
+    Raises:
+        InputError: it cannot be read, or a folder in it cannot.
+    """
+    with _reading(directory), failing():
+        for suffixes in ((PARQUET,), IN_DIRECTORIES):
+            found = sorted(file for file in _below(directory) if _is_input(file, directory, suffixes))
+            if found:
+                return found
     return []
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """All files in it and in its folders. Raises OSError where one cannot be read, which `rglob` passes over."""
+    if is_remote(directory):
+        yield from directory.rglob("*")
+        return
+    for folder, _, names in os.walk(directory, onerror=_refuse_folder):
+        yield from (Path(folder, name) for name in names)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise OSError(error.errno, f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
@@ -277,7 +296,7 @@ def _csv(path: Path, largest: int, keep: bool) -> Input:
 
 def _directory(path: Path, largest_page: int, taken: _Taken) -> Input:
     with _reading(path):
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
+        files = sorted(file for file in _below(path) if file.suffix.lower() in HTML_SUFFIXES and not file.is_dir())
     if not files:
         kinds = ", ".join((PARQUET, *IN_DIRECTORIES, *HTML_SUFFIXES))
         raise InputError(f"{path}: no file in this directory ends in {kinds}")
