@@ -67,20 +67,25 @@ def _dictionary(stream: io.BufferedReader) -> zstandard.ZstdCompressionDict | No
     if stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES] != _DICTIONARY:
         return None
     size = int.from_bytes(stream.read(2 * _MAGIC_BYTES)[_MAGIC_BYTES:], "little")
-    if size > LARGEST_DICTIONARY_BYTES:
-        raise OSError(f"begins with a dictionary of {size:,} bytes, more than {LARGEST_DICTIONARY_BYTES:,}")
+    _refuse_large(size)
     data = stream.read(size)
     if len(data) < size:
         raise EOFError("it ends within its dictionary: the file was cut off")
     if data.startswith(_ZSTD_MAGIC):
-        data = zstandard.ZstdDecompressor().decompress(data, max_output_size=LARGEST_DICTIONARY_BYTES)
+        data = io.BufferedReader(_Zstandard(io.BytesIO(data))).read(LARGEST_DICTIONARY_BYTES + 1)
+        _refuse_large(len(data))
     return zstandard.ZstdCompressionDict(data)
+
+
+def _refuse_large(size: int) -> None:
+    if size > LARGEST_DICTIONARY_BYTES:
+        raise OSError(f"begins with a dictionary of {size:,} bytes or more, above {LARGEST_DICTIONARY_BYTES:,}")
 
 
 class _Zstandard(io.RawIOBase):
     """All frames of a Zstandard stream; zstandard's own reader takes a file cut off within a frame for its end."""
 
-    def __init__(self, stream: IO[bytes], dictionary: zstandard.ZstdCompressionDict | None) -> None:
+    def __init__(self, stream: IO[bytes], dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
         self._stream = stream
         self._decompressor = zstandard.ZstdDecompressor(dictionary, max_window_size=LARGEST_WINDOW_BYTES)
         self._frame: zstandard.ZstdDecompressionObj | None = None

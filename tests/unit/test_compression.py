@@ -109,8 +109,18 @@ def test_a_stream_may_begin_with_the_dictionary_of_its_frames(packed):
     for length in (6, 400, len(whole) - 1):
         with pytest.raises(ERRORS):
             read(whole[:length])
-    with pytest.raises(OSError, match="a dictionary of 67,108,865 bytes, more than 67,108,864"):
-        read(struct.pack("<II", 0x184D2A5D, LARGEST_DICTIONARY_BYTES + 1))
+
+
+def test_a_dictionary_that_is_too_large_is_refused_before_it_is_in_memory():
+    claimed = bytearray(zstandard.compress(bytes(300)))
+    claimed[4:] = b"\xe0" + struct.pack("<Q", 1 << 60) + claimed[7:]  # says that it holds an exabyte
+    too_long = struct.pack("<II", 0x184D2A5D, LARGEST_DICTIONARY_BYTES + 1)
+    too_large = skipped(zstandard.compress(bytes(LARGEST_DICTIONARY_BYTES + 1)), 13)
+    for begin in (too_long, too_large):
+        with pytest.raises(OSError, match="a dictionary of 67,108,865 bytes or more, above 67,108,864"):
+            read(begin + zstandard.compress(TEXT))
+    with pytest.raises(ERRORS):
+        read(skipped(bytes(claimed), 13) + zstandard.compress(TEXT))
 
 
 def test_a_huge_ratio_does_not_fill_the_memory():
