@@ -82,6 +82,7 @@ def open_inputs(
 
 
 def _meant(name: str) -> list[str]:
+    """The inputs of a name: those in a directory, or itself."""
     if name == "-":
         return [name]
     path = place(name)
@@ -98,11 +99,8 @@ def files_in(directory: Path) -> list[Path]:
         InputError: it cannot be read, or a folder in it cannot.
     """
     with _reading(directory), failing():
-        for suffixes in ((PARQUET,), IN_DIRECTORIES):
-            found = sorted(file for file in _below(directory) if _is_input(file, directory, suffixes))
-            if found:
-                return found
-    return []
+        found = sorted(file for file in _below(directory) if _is_input(file, directory))
+    return [file for file in found if file.name.lower().endswith(PARQUET)] or found
 
 
 def _below(directory: Path) -> Iterator[Path]:
@@ -118,9 +116,9 @@ def _refuse_folder(error: OSError) -> None:
     raise OSError(error.errno, f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def _is_input(file: Path, directory: Path, suffixes: tuple[str, ...]) -> bool:
+def _is_input(file: Path, directory: Path) -> bool:
     hidden = any(part.startswith(".") for part in file.relative_to(directory).parts)
-    return not hidden and file.name.lower().endswith(suffixes) and file.is_file()
+    return not hidden and file.name.lower().endswith((PARQUET, *IN_DIRECTORIES)) and file.is_file()
 
 
 class _Taken:

@@ -200,7 +200,7 @@ class _Parquet:
 
         from worker.files.parquet import schema_without_views
 
-        schema = schema_without_views(schema)
+        schema = self._read = schema_without_views(schema)
         kinds = (pa.string(), pa.float64(), pa.int64())
         self._said = kinds[: len(said)]
         if said:
@@ -235,10 +235,8 @@ class _Parquet:
         """Copy the chosen rows of a batch, all at once: the batch keeps all that was read with them in memory."""
         import pyarrow as pa
 
-        from worker.files.parquet import without_views
-
         if self._chosen:
-            taken = without_views(pa.Table.from_batches([self._batch])).take(pa.array(self._chosen))
+            taken = pa.Table.from_batches([self._batch]).cast(self._read).take(pa.array(self._chosen))
             said = [
                 pa.array(every, kind) for every, kind in zip(zip(*self._told, strict=True), self._said, strict=False)
             ]
