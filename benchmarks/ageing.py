@@ -23,7 +23,7 @@ from random import Random
 
 import numpy as np
 
-from simhash.archive import Batch, Effort, Holding, Plan, TableSet, build
+from simhash.archive import BuildPlan, Effort, Holding, Portion, TableSet, build
 from simhash.archive.format.manifest import NAME
 from simhash.archive.lookup.opened import matches
 from simhash.index import Duplicate, Entry, Relation, Retention, Unique
@@ -56,13 +56,13 @@ class RandomKeys:
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`."""
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`."""
         generator = np.random.default_rng(self.seed)
         for at in range(0, self.count, SLICE):
             keys = generator.integers(0, 1 << 64, min(SLICE, self.count - at), np.uint64).reshape(-1, 1)
             if at >= skip:
-                yield Batch(len(keys), keys)
+                yield Portion(len(keys), keys)
 
 
 def pages(first: int, wanted: int, relation: Relation, random: Random) -> list[Entry]:
@@ -199,7 +199,7 @@ def asked(index: RedisIndex, switched: Switched, relation: Relation, random: Ran
 def bare(relation: Relation, total: int, directory: Path) -> list[TableSet]:
     """Bare fingerprints, built where they are not yet."""
     rule = Relation(relation.design, 3, None)
-    plan = Plan(None, Holding(relation.design.bits, False), lambda _: rule, "bare")
+    plan = BuildPlan(None, Holding(relation.design.bits, False), lambda _: rule, "bare")
     places = [directory / f"bare-{number}" for number in range(len(SHARES))]
     start = time.perf_counter()
     for number, (place, share) in enumerate(zip(places, SHARES, strict=True)):

@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from benchmarks.report import markdown
-from simhash.evaluation import Figures, Rule, SignatureTable, figures_by_language, make_truth, search
+from simhash.evaluation import Figures, MatchRule, SignatureTable, figures_by_language, make_truth, search
 from simhash.features.schemes import normalise
 from simhash.features.segment import Piece
 from simhash.features.shingles import gram_hashes, tokens_of
@@ -50,7 +50,7 @@ def row(path: Path) -> list[str]:
     names = [str(number) for number in range(len(pages))]
     known = make_truth(names, similarities(pages)).known([signature.digest for signature in signatures])
     table = SignatureTable.of(signatures, DEFAULT.bits, DEFAULT.verifier_bits, DEFAULT.bands)
-    found = search(table, [Rule.of(relation_of(DEFAULT, design("6")))]).found[0]
+    found = search(table, [MatchRule.of(relation_of(DEFAULT, design("6")))]).found[0]
     figures = figures_by_language(found, known, [path.stem] * len(pages))["ALL"]
     features = np.median([signature.features for signature in signatures])
     return [path.stem, f"{len(pages)}", f"{features:,.0f}", *_cells(figures)]

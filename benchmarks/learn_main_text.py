@@ -105,7 +105,7 @@ def marked(row: dict[str, Any], weight: float) -> Page | None:
     site = row.get("site") or urlsplit(row["url"]).netloc.removeprefix("www.")
     weight *= OF_TYPE.get(row.get("page_type") or "", 1.0)
     return Page(
-        site, row["main"], blocks, block_features.table(block_features.Page(blocks)), words, hits, wanted, weight
+        site, row["main"], blocks, block_features.table(block_features.PageBlocks(blocks)), words, hits, wanted, weight
     )
 
 
@@ -145,7 +145,7 @@ def averaged(pages: Sequence[Page], is_second: bool) -> main_text.Look:
 
 def second_table(page: Page, first: main_text.Look) -> NDArray[np.int64]:
     """All features of the second look."""
-    said = block_features.second_table(block_features.Page(page.blocks), first.scores(page.table))
+    said = block_features.second_table(block_features.PageBlocks(page.blocks), first.scores(page.table))
     return np.concatenate((page.table, said))
 
 
@@ -240,7 +240,7 @@ def score(pairs: Iterable[tuple[str, str]]) -> tuple[float, float, float]:
     return precision, recall, 2 * precision * recall / (precision + recall)
 
 
-def scored(pages: Sequence[Page], learned: main_text.Weights) -> list[tuple[str, str]]:
+def scored(pages: Sequence[Page], learned: main_text.MainTextWeights) -> list[tuple[str, str]]:
     """Truth and what is found."""
     return [(page.main, main_text.text_of(page.blocks, learned)) for page in pages]
 
@@ -313,7 +313,7 @@ def expected(tried: Sequence[Page], others: Sequence[Page], folds: int, sure: in
     for part in range(folds):
         held = {site for site in sites if fold[site] % folds == part}
         pages = [page for page in (*tried, *others) if page.site not in held and page.is_covered]
-        weights = main_text.Weights(learn(pages), sure, possible)
+        weights = main_text.MainTextWeights(learn(pages), sure, possible)
         pairs += scored([page for page in tried if page.site in held], weights)
         print(f"part {part + 1}: precision, recall, F1 so far {score(pairs)}", flush=True)
 

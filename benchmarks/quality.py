@@ -27,7 +27,16 @@ from rich.progress import track
 from benchmarks import peers
 from benchmarks.report import markdown
 from simhash import native
-from simhash.evaluation import Figures, Found, KnownPairs, Rule, SignatureTable, Truth, figures_by_language, make_truth
+from simhash.evaluation import (
+    Figures,
+    FoundPairs,
+    KnownPairs,
+    MatchRule,
+    SignatureTable,
+    Truth,
+    figures_by_language,
+    make_truth,
+)
 from simhash.evaluation import search as compare_all
 from simhash.features.schemes import ScriptRuns
 from simhash.features.segment import segmenter
@@ -65,7 +74,7 @@ class Texts:
     truth: Truth
     known: KnownPairs
 
-    def row(self, name: str, found: Found, note: str = "") -> list[str]:
+    def row(self, name: str, found: FoundPairs, note: str = "") -> list[str]:
         """A table's row for what was found."""
         figures = figures_by_language(found, self.known, self.corpus.languages)["ALL"]
         return [name, *_cells(figures), *([note] if note else [])]
@@ -187,7 +196,7 @@ def recipe_table(given: Texts) -> None:
     _print("One part changed at a time", HEADER, rows)
 
 
-def _changes() -> Iterator[tuple[str, Profile, Rule]]:
+def _changes() -> Iterator[tuple[str, Profile, MatchRule]]:
     """A name, a profile and a rule; those of one profile together."""
     rule = _rule(DEFAULT)
     yield "**default**", DEFAULT, rule
@@ -215,8 +224,8 @@ def _recipes() -> Iterator[tuple[str, Profile]]:
         yield f"at least {features} distinct features", replace(DEFAULT, min_features=features)
 
 
-def _rule(profile: Profile) -> Rule:
-    return Rule.of(relation_of(profile, design(TABLES)))
+def _rule(profile: Profile) -> MatchRule:
+    return MatchRule.of(relation_of(profile, design(TABLES)))
 
 
 def tables_table(given: Texts, signatures: Sequence[Signature]) -> None:
@@ -262,20 +271,20 @@ def _reordered(gate: NDArray[np.uint64], order: Sequence[int]) -> NDArray[np.uin
     return found
 
 
-def _shipped(signatures: Sequence[Signature], profile: Profile) -> Found:
+def _shipped(signatures: Sequence[Signature], profile: Profile) -> FoundPairs:
     return compare_all(table_of(signatures, profile), [_rule(profile)]).found[0]
 
 
-def _within(values: Sequence[int | None], k: int) -> Found:
+def _within(values: Sequence[int | None], k: int) -> FoundPairs:
     """Pairs of 64-bit fingerprints within k bits; texts without one match nothing."""
     signatures = [Signature(value, None, f"text:{number}", 0) for number, value in enumerate(values)]
-    return compare_all(SignatureTable.of(signatures, 64, 64, 0), [Rule(k)]).found[0]
+    return compare_all(SignatureTable.of(signatures, 64, 64, 0), [MatchRule(k)]).found[0]
 
 
-def _pairs(pairs: Sequence[Sequence[int]], pages: int) -> Found:
+def _pairs(pairs: Sequence[Sequence[int]], pages: int) -> FoundPairs:
     """Pairs of pages, each of them a row of its own."""
     places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(pages))
+    return FoundPairs(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(pages))
 
 
 def _cells(figures: Figures) -> list[str]:

@@ -97,7 +97,7 @@ class PageReader(Protocol):
         """Of each block what the decision says, for tests."""
 
 
-class Stored(Protocol):
+class StoredPages(Protocol):
     """The stored pages of an index in memory; see `simhash.index.stored`."""
 
     def matches(self, fingerprint: int, verifier: bytes, copy: int | None) -> tuple[list[tuple[int, int]], int]:
@@ -132,7 +132,7 @@ class _Extension(BlockFunctions, Protocol):
 
     def count_controls(self, utf8: bytes) -> int: ...
 
-    def Stored(self, **told: object) -> Stored: ...  # noqa: N802
+    def Stored(self, **told: object) -> StoredPages: ...  # noqa: N802
 
     def MainText(self, **told: object) -> PageReader: ...  # noqa: N802
 
@@ -152,7 +152,7 @@ class Reading(NamedTuple):
     features: int
 
 
-class Recipe(NamedTuple):
+class KernelRecipe(NamedTuple):
     """A recipe that the kernel implements: the normalisation, and plain numbers; the last five are the sketch's."""
 
     normalisation: Normalisation
@@ -179,7 +179,7 @@ def describe() -> str:
     return "native kernel" if reason is None else f"NumPy ({reason})"
 
 
-def read(recipe: Recipe, text: str) -> Reading | None:
+def read(recipe: KernelRecipe, text: str) -> Reading | None:
     """The signature of a text, any string, by the kernel; None if it is not in use."""
     kernel = _kernel(recipe)
     if kernel is None:
@@ -201,7 +201,7 @@ def page_reader(**told: object) -> PageReader | None:
     return None if isinstance(found, str) else found.MainText(**told)
 
 
-def stored(**told: object) -> Stored | None:
+def stored(**told: object) -> StoredPages | None:
     """The pages of an index in memory, told the numbers of its relation; None if not in use."""
     found = _load()
     return None if isinstance(found, str) else found.Stored(**told)
@@ -232,7 +232,7 @@ def _load() -> _Extension | str:
 
 
 @cache
-def _kernel(recipe: Recipe) -> _Kernel | None:
+def _kernel(recipe: KernelRecipe) -> _Kernel | None:
     extension = _load()
     if isinstance(extension, str):
         return None

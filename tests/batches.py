@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
-from simhash.archive import Batch, Effort, Holding, Plan, build
+from simhash.archive import BuildPlan, Effort, Holding, Portion, build
 from simhash.archive.lookup.opened import verifier_bytes
 from worker.batch.job import run_batch, scratch_in
 from worker.batch.launch import batch_of
@@ -95,7 +95,7 @@ def greedily(new, old, k):
 class Stored:
     """What tables are built from: all of it at once."""
 
-    batch: Batch
+    batch: Portion
 
     def batches(self, skip):
         if not skip:
@@ -105,5 +105,5 @@ class Stored:
 def tables(out, batch, relation, recipe=None):
     holding = Holding(64, recipe is not None, verifier_bytes(relation), relation.bands)
     effort = Effort(memory=1 << 20, threads=1, block_keys=8)
-    build(out, Stored(batch), Plan(recipe, holding, lambda _: relation, "job"), effort, lambda *_: None)
+    build(out, Stored(batch), BuildPlan(recipe, holding, lambda _: relation, "job"), effort, lambda *_: None)
     return out

@@ -5,7 +5,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simhash.archive import Batch, Effort, Holding, Plan, TableSet, build
+from simhash.archive import BuildPlan, Effort, Holding, Portion, TableSet, build
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.blocks import gap_counts
 from simhash.archive.format.table_file import TableWriter
@@ -55,10 +55,10 @@ class Listed:
         for at in range(skip, len(self.items), self.step):
             some = self.items[at : at + self.step]
             if isinstance(some[0], int):
-                yield Batch(len(some), arrays.from_ints(some, self.bits))
+                yield Portion(len(some), arrays.from_ints(some, self.bits))
             else:
                 found = [(page.fingerprint, record(page, at + i)) for i, page in enumerate(some, self.first)]
-                yield Batch(len(some), records=found)
+                yield Portion(len(some), records=found)
 
 
 def record(page, seq):
@@ -72,7 +72,7 @@ def nothing(*_):
 def built(out, items, rule, effort=SMALL, on_progress=nothing, first=1):
     has_records = bool(items) and not isinstance(items[0], int)
     held = Holding(rule.design.bits, has_records, verifier_bytes(rule), rule.bands)
-    plan = Plan(PROFILE if has_records else None, held, lambda _: rule, "job")
+    plan = BuildPlan(PROFILE if has_records else None, held, lambda _: rule, "job")
     build(out, Listed(items, rule.design.bits, first=first), plan, effort, on_progress)
     return TableSet(out)
 

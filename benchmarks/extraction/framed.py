@@ -24,7 +24,7 @@ from benchmarks.extraction.forms import FORMS, plain
 from benchmarks.extraction.frames import FRAMES, Article, surroundings
 from benchmarks.extraction.overlap import TOKEN
 from benchmarks.report import markdown
-from simhash.evaluation import Rule, SignatureTable, search, shingles_of
+from simhash.evaluation import MatchRule, SignatureTable, search, shingles_of
 from simhash.reading.extract import extract_text
 from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT
@@ -121,7 +121,7 @@ def matches(groups: Sequence[Sequence[str]]) -> Matches:
     size = len(groups[0])
     signatures = [DEFAULT.signature(text, b"") for group in groups for text in group]
     table = SignatureTable.of(signatures, DEFAULT.bits, DEFAULT.verifier_bits, DEFAULT.bands)
-    pairs = search(table, [Rule.of(relation_of(DEFAULT, design("6")))]).found[0].page_pairs()
+    pairs = search(table, [MatchRule.of(relation_of(DEFAULT, design("6")))]).found[0].page_pairs()
     same = [(a % size, b % size) for a, b in pairs if a // size == b // size]
     framed = range(len(FRAMES))
     within = sum(a in framed and b in framed for a, b in same)

@@ -6,10 +6,10 @@ lookup/     how it is asked: ranges (many queries in one pass over a table), ope
 verify      everything in it, checked
 """
 
-from simhash.archive.building.builder import Effort, Plan, build
-from simhash.archive.building.ingest import Batch, Holding, Source
+from simhash.archive.building.builder import BuildPlan, Effort, build
+from simhash.archive.building.ingest import EntrySource, Holding, Portion
 from simhash.archive.format.manifest import Manifest
 from simhash.archive.lookup.opened import TableSet
-from simhash.archive.lookup.ranges import Pairs
+from simhash.archive.lookup.ranges import KeyPairs
 
-__all__ = ["Batch", "Effort", "Holding", "Manifest", "Pairs", "Plan", "Source", "TableSet", "build"]
+__all__ = ["BuildPlan", "Effort", "EntrySource", "Holding", "KeyPairs", "Manifest", "Portion", "TableSet", "build"]

@@ -21,9 +21,9 @@ from simhash.evaluation.figures import (
     wrong_pairs,
 )
 from simhash.evaluation.joining import joined, shingles_of
-from simhash.evaluation.search import Found, Histograms, Rule, Search, SignatureTable, histograms, search
+from simhash.evaluation.search import FoundPairs, Histograms, MatchRule, Search, SignatureTable, histograms, search
 from simhash.evaluation.substring import common_share, longest_common_substring
-from simhash.evaluation.truth import KnownPairs, Reading, Truth, make_truth
+from simhash.evaluation.truth import KnownPairs, PairClass, Truth, make_truth
 
 __all__ = [
     "ALL",
@@ -31,11 +31,11 @@ __all__ = [
     "LENGTHS",
     "Band",
     "Figures",
-    "Found",
+    "FoundPairs",
     "Histograms",
     "KnownPairs",
-    "Reading",
-    "Rule",
+    "MatchRule",
+    "PairClass",
     "Search",
     "SignatureTable",
     "Truth",

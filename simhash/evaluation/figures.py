@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simhash.evaluation.search import Found, Numbers
-from simhash.evaluation.truth import KnownPairs, Reading
+from simhash.evaluation.search import FoundPairs, Numbers
+from simhash.evaluation.truth import KnownPairs, PairClass
 
 ALL = "ALL"
 MIXED = "mixed"
@@ -69,7 +69,7 @@ class Figures:
     bands: tuple[Band, ...]
 
 
-def figures_by_language(found: Found, known: KnownPairs, languages: Sequence[str]) -> dict[str, Figures]:
+def figures_by_language(found: FoundPairs, known: KnownPairs, languages: Sequence[str]) -> dict[str, Figures]:
     """Figures of all pages under `ALL`, then of each language; pairs of two languages are under `MIXED`."""
     names, codes = np.unique(languages, return_inverse=True)
     code = codes.astype(np.int64)
@@ -97,9 +97,9 @@ class Wrong:
     jaccard: float | None
 
 
-def wrong_pairs(found: Found, known: KnownPairs) -> Iterator[Wrong]:
+def wrong_pairs(found: FoundPairs, known: KnownPairs) -> Iterator[Wrong]:
     """The pairs that were answered wrongly; of copies on either side one pair stands for all."""
-    missed = (known.reading == Reading.POSITIVE) & (found.places(known.first, known.second) < 0)
+    missed = (known.reading == PairClass.POSITIVE) & (found.places(known.first, known.second) < 0)
     columns = (known.first[missed].tolist(), known.second[missed].tolist(), known.jaccard[missed].tolist())
     once: set[tuple[int, int]] = set()
     for first, second, jaccard in zip(*columns, strict=True):
@@ -112,21 +112,21 @@ def wrong_pairs(found: Found, known: KnownPairs) -> Iterator[Wrong]:
     page = np.unique(found.row, return_index=True)[1]
     apart = found.only(found.first != found.second)
     ends = np.sort(np.stack((page[apart.first], page[apart.second])), axis=0)
-    false = known.readings_of(ends[0], ends[1]) == Reading.NEGATIVE
+    false = known.readings_of(ends[0], ends[1]) == PairClass.NEGATIVE
     for first, second in zip(ends[0][false].tolist(), ends[1][false].tolist(), strict=True):
         yield Wrong("false", first, second, None)
 
 
-def recall_by_length(found: Found, known: KnownPairs, features: Sequence[int]) -> list[Band]:
+def recall_by_length(found: FoundPairs, known: KnownPairs, features: Sequence[int]) -> list[Band]:
     """Recall of positives by the number of features of the shorter page."""
     counts = np.array(features, dtype=np.int64)
-    positive = known.reading == Reading.POSITIVE
+    positive = known.reading == PairClass.POSITIVE
     shorter = np.minimum(counts[known.first], counts[known.second])[positive]
     hit = found.places(known.first, known.second)[positive] >= 0
     return [_band(shorter, hit, low, high) for low, high in zip(LENGTHS, [*LENGTHS[1:], None], strict=True)]
 
 
-def by_reading(found: Found, known: KnownPairs, value: Numbers, values: int) -> Numbers:
+def by_reading(found: FoundPairs, known: KnownPairs, value: Numbers, values: int) -> Numbers:
     """Found pairs of pages by reading and a value, 0 to values - 1, of each found pair of rows; shape (4, values)."""
     one_language = np.zeros(len(found.row), dtype=np.int64)
     total, exact = np.zeros((2, values), dtype=np.int64)
@@ -139,29 +139,29 @@ def by_reading(found: Found, known: KnownPairs, value: Numbers, values: int) -> 
         exact[each] = _pairs_by_language(found.row, one_language, 1, at.first, at.second)[0]
     places = found.places(known.first, known.second)
     hit = places >= 0
-    counted = np.zeros((len(Reading), values), dtype=np.int64)
+    counted = np.zeros((len(PairClass), values), dtype=np.int64)
     np.add.at(counted, (known.reading[hit], value[places[hit]]), 1)
-    counted[Reading.EXACT] += exact - np.bincount(value[places[hit & known.apart]], minlength=values)
-    counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
+    counted[PairClass.EXACT] += exact - np.bincount(value[places[hit & known.apart]], minlength=values)
+    counted[PairClass.NEGATIVE] = total - counted[PairClass.GREY :].sum(axis=0)
     return counted
 
 
-def duplicates_by_reading(found: Found, known: KnownPairs) -> Numbers:
+def duplicates_by_reading(found: FoundPairs, known: KnownPairs) -> Numbers:
     """How many pages an index would call duplicate, judged in order, by the reading of page and match; shape (4,).
 
     Only pages that were called unique are stored, and the oldest that matches is the match.
     """
     if not len(found):
-        return np.zeros(len(Reading), dtype=np.int64)
+        return np.zeros(len(PairClass), dtype=np.int64)
     match = _representatives(found)[found.row]
     first_page = np.unique(found.row, return_index=True)[1]
     pages = np.arange(len(found.row))
     called = (match >= 0) & (pages != first_page[match])
     readings = known.readings_of(first_page[match[called]], pages[called])
-    return np.bincount(readings, minlength=len(Reading))
+    return np.bincount(readings, minlength=len(PairClass))
 
 
-def _representatives(found: Found) -> Numbers:
+def _representatives(found: FoundPairs) -> Numbers:
     """The row that the pages of each row match, -1 where they are all unique; shape (rows,).
 
     A row whose first page is unique is matched by its other pages, if these match each other at all.
@@ -176,7 +176,7 @@ def _representatives(found: Found) -> Numbers:
     return match
 
 
-def _digests_of_rows(found: Found, known: KnownPairs) -> Numbers:
+def _digests_of_rows(found: FoundPairs, known: KnownPairs) -> Numbers:
     digests = np.zeros(len(known.digest), dtype=np.int64)
     digests[found.row] = known.digest
     return digests
@@ -198,7 +198,7 @@ class _Counts:
     false: Numbers
 
 
-def _counted(found: Found, known: KnownPairs, code: Numbers, languages: int) -> _Counts:
+def _counted(found: FoundPairs, known: KnownPairs, code: Numbers, languages: int) -> _Counts:
     """By arithmetic: a thousand copies of one page are half a million pairs, and nobody lists them."""
     language = np.where(code[known.first] == code[known.second], code[known.first], languages)
     hit = found.places(known.first, known.second) >= 0
@@ -241,11 +241,11 @@ def _figures(pages: int, known: KnownPairs, counts: _Counts, language: int) -> F
     def others(values: Numbers) -> int:
         return int(values.sum() if language == _EVERY else values[language])
 
-    positive = known.reading == Reading.POSITIVE
+    positive = known.reading == PairClass.POSITIVE
     pairs, found = listed(positive)
     pairs_090, found_090 = listed(positive & (known.jaccard >= 0.9))
-    grey, grey_found = listed(known.reading == Reading.GREY)
-    exact, exact_found = listed(known.reading == Reading.EXACT)
+    grey, grey_found = listed(known.reading == PairClass.GREY)
+    exact, exact_found = listed(known.reading == PairClass.EXACT)
     exact, exact_found = exact + others(counts.exact), exact_found + others(counts.exact_found)
     false_pairs = others(counts.false)
     at = positive & which

@@ -16,7 +16,7 @@ from itertools import chain, combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from simhash.evaluation.truth import KnownPairs, Reading
+from simhash.evaluation.truth import KnownPairs, PairClass
 from simhash.index import Relation
 from simhash.relation.tables import Design
 from simhash.signature.minhash import BAND_BITS
@@ -31,7 +31,7 @@ Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Rule:
+class MatchRule:
     """Which pairs match: within `reach`, met in a table of `design` or in a band, verifiers within `verifier_reach`.
 
     Attributes:
@@ -46,7 +46,7 @@ class Rule:
     bands: bool = False
 
     @classmethod
-    def of(cls, relation: Relation) -> Rule:
+    def of(cls, relation: Relation) -> MatchRule:
         """The rule by which an index of this relation answers."""
         return cls(relation.reach, relation.verifier_reach, relation.design, relation.bands > 0)
 
@@ -109,7 +109,7 @@ class SignatureTable:
         counted: Numbers = np.bitwise_count(words[first] ^ words[second]).sum(axis=1, dtype=np.int64)
         return counted
 
-    def meet(self, first: Numbers, second: Numbers, rule: Rule) -> NDArray[np.bool_]:
+    def meet(self, first: Numbers, second: Numbers, rule: MatchRule) -> NDArray[np.bool_]:
         """Which of these pairs of rows share a table's prefix or a band key under `rule`."""
         if rule.design is None:
             return np.ones(len(first), dtype=bool)
@@ -122,7 +122,7 @@ class SignatureTable:
             met |= ((keys == self.keys[second]) & (keys != 0)).any(axis=1)
         return met
 
-    def agree(self, first: Numbers, second: Numbers, rule: Rule) -> NDArray[np.bool_]:
+    def agree(self, first: Numbers, second: Numbers, rule: MatchRule) -> NDArray[np.bool_]:
         """Which of these pairs of rows have verifiers within the rule's reach."""
         if rule.verifier_reach is None:
             return np.ones(len(first), dtype=bool)
@@ -131,7 +131,7 @@ class SignatureTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundPairs:
     """Pairs of rows that match, first <= second, and the distance of their fingerprints (0: on the digest alone).
 
     Attributes:
@@ -146,9 +146,9 @@ class Found:
     def __len__(self) -> int:
         return len(self.first)
 
-    def only(self, which: NDArray[np.bool_]) -> Found:
+    def only(self, which: NDArray[np.bool_]) -> FoundPairs:
         """Those pairs."""
-        return Found(self.first[which], self.second[which], self.distance[which], self.row)
+        return FoundPairs(self.first[which], self.second[which], self.distance[which], self.row)
 
     def places(self, first: Numbers, second: Numbers) -> Numbers:
         """Where these pairs of *pages* are among the pairs of rows; -1 for one that was not found; shape as theirs."""
@@ -180,16 +180,16 @@ class Search:
         gate, verifier: at i, the number of pairs of pages whose fingerprints (verifiers) differ in i bits.
     """
 
-    found: list[Found]
+    found: list[FoundPairs]
     gate: Numbers
     verifier: Numbers
 
 
-def search(table: SignatureTable, rules: Sequence[Rule]) -> Search:
+def search(table: SignatureTable, rules: Sequence[MatchRule]) -> Search:
     """Compare all pairs of pages under every rule at once."""
     gate = np.zeros(table.bits + 1, dtype=np.int64)
     verifier = np.zeros(table.verifier_bits + 1, dtype=np.int64)
-    matches: list[list[Found]] = [[_copies(table, rule), _same_digest(table)] for rule in rules]
+    matches: list[list[FoundPairs]] = [[_copies(table, rule), _same_digest(table)] for rule in rules]
     reach = max((rule.reach for rule in rules), default=0)
     pages = table.pages
     for rows, columns in _blocks(np.flatnonzero(table.near)):
@@ -200,7 +200,7 @@ def search(table: SignatureTable, rules: Sequence[Rule]) -> Search:
         if table.verified.any():
             verifier += _counted(_block_distances(table.verifier, rows, columns)[later], pairs, len(verifier))
         row, column = np.nonzero((distance <= reach) & later)
-        close = Found(rows[row], columns[column], distance[row, column].astype(np.int64), table.row)
+        close = FoundPairs(rows[row], columns[column], distance[row, column].astype(np.int64), table.row)
         for rule, found in zip(rules, matches, strict=True):
             found.append(_matching(table, close, rule))
     gate[0] += _within(pages[table.near])
@@ -210,7 +210,7 @@ def search(table: SignatureTable, rules: Sequence[Rule]) -> Search:
 
 @dataclass(frozen=True, eq=False)
 class Histograms:
-    """Number of pairs by distance in bits, for each `Reading`; shape (4, bits + 1). Only pages with a fingerprint."""
+    """Number of pairs by distance in bits, for each `PairClass`; shape (4, bits + 1). Only pages with a fingerprint."""
 
     gate: Numbers
     verifier: Numbers
@@ -222,7 +222,7 @@ def histograms(table: SignatureTable, known: KnownPairs, searched: Search) -> Hi
 
 
 def _split(table: SignatureTable, known: KnownPairs, total: Numbers, of_verifier: bool) -> Numbers:
-    counted = np.zeros((len(Reading), len(total)), dtype=np.int64)
+    counted = np.zeros((len(PairClass), len(total)), dtype=np.int64)
     if not total.any():
         return counted
     first, second = table.row[known.first], table.row[known.second]
@@ -230,11 +230,11 @@ def _split(table: SignatureTable, known: KnownPairs, total: Numbers, of_verifier
     distance = table.distances(first[both], second[both], of_verifier)
     np.add.at(counted, (known.reading[both], distance), 1)
     pages = table.pages
-    counted[Reading.EXACT, 0] += _within(pages[table.near])
+    counted[PairClass.EXACT, 0] += _within(pages[table.near])
     for a, b in _of_one_digest(table, table.near):
-        counted[Reading.EXACT] += _counted(table.distances(a, b, of_verifier), pages[a] * pages[b], len(total))
-    counted[Reading.EXACT] -= np.bincount(distance[known.apart[both]], minlength=len(total))
-    counted[Reading.NEGATIVE] = total - counted[Reading.GREY :].sum(axis=0)
+        counted[PairClass.EXACT] += _counted(table.distances(a, b, of_verifier), pages[a] * pages[b], len(total))
+    counted[PairClass.EXACT] -= np.bincount(distance[known.apart[both]], minlength=len(total))
+    counted[PairClass.NEGATIVE] = total - counted[PairClass.GREY :].sum(axis=0)
     return counted
 
 
@@ -278,23 +278,25 @@ def _block_distances(words: Words, rows: Numbers, columns: Numbers) -> NDArray[n
     return total
 
 
-def _matching(table: SignatureTable, close: Found, rule: Rule) -> Found:
+def _matching(table: SignatureTable, close: FoundPairs, rule: MatchRule) -> FoundPairs:
     found = close.only(close.distance <= rule.reach)
     found = found.only(table.meet(found.first, found.second, rule))
     return found.only(table.agree(found.first, found.second, rule))
 
 
-def _copies(table: SignatureTable, rule: Rule) -> Found:
+def _copies(table: SignatureTable, rule: MatchRule) -> FoundPairs:
     """Rows that more pages than one have, each with itself."""
     rows = np.flatnonzero((table.pages > 1) & (~table.near | table.verified | (rule.verifier_reach is None)))
-    return Found(rows, rows, np.zeros(len(rows), dtype=np.int64), table.row)
+    return FoundPairs(rows, rows, np.zeros(len(rows), dtype=np.int64), table.row)
 
 
-def _same_digest(table: SignatureTable) -> Found:
+def _same_digest(table: SignatureTable) -> FoundPairs:
     """Pages without a fingerprint match on their digest, and only each other."""
-    parts = [Found(a, b, np.zeros(len(a), dtype=np.int64), table.row) for a, b in _of_one_digest(table, ~table.near)]
+    parts = [
+        FoundPairs(a, b, np.zeros(len(a), dtype=np.int64), table.row) for a, b in _of_one_digest(table, ~table.near)
+    ]
     empty = np.empty(0, dtype=np.int64)
-    return _joined([Found(empty, empty, empty, table.row), *parts])
+    return _joined([FoundPairs(empty, empty, empty, table.row), *parts])
 
 
 def _of_one_digest(table: SignatureTable, among: NDArray[np.bool_]) -> Iterator[tuple[Numbers, Numbers]]:
@@ -306,8 +308,8 @@ def _of_one_digest(table: SignatureTable, among: NDArray[np.bool_]) -> Iterator[
         yield rows[row], columns[column]
 
 
-def _joined(parts: Sequence[Found]) -> Found:
-    return Found(
+def _joined(parts: Sequence[FoundPairs]) -> FoundPairs:
+    return FoundPairs(
         np.concatenate([part.first for part in parts]),
         np.concatenate([part.second for part in parts]),
         np.concatenate([part.distance for part in parts]),

@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 _Value = TypeVar("_Value", float, bool)
 
 
-class Reading(IntEnum):
+class PairClass(IntEnum):
     """What a pair counts as."""
 
     NEGATIVE = 0
@@ -44,7 +44,7 @@ class KnownPairs:
     Attributes:
         first, second: listed pairs by the numbers of their pages, shape (n,), first < second, in ascending order.
         jaccard: shape (n,); 0 for a pair known by its label alone.
-        reading: values of `Reading`, shape (n,).
+        reading: values of `PairClass`, shape (n,).
         digest: number of each page's digest among the distinct ones, shape (pages,).
     """
 
@@ -63,7 +63,7 @@ class KnownPairs:
     def readings_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int8]:
         """The reading of any pairs of pages, first < second; shape as theirs."""
         same = self.digest[first] == self.digest[second]
-        unlisted = np.where(same, np.int8(Reading.EXACT), np.int8(Reading.NEGATIVE))
+        unlisted = np.where(same, np.int8(PairClass.EXACT), np.int8(PairClass.NEGATIVE))
         if not len(self.first):
             return unlisted
         keys = self.first * len(self.digest) + self.second
@@ -96,16 +96,16 @@ class Truth:
         readings = np.array([self._reading(pair) for pair in pairs], dtype=np.int8)
         return KnownPairs(places[:, 0], places[:, 1], jaccard, readings, digest)
 
-    def _reading(self, pair: tuple[int, int]) -> Reading:
+    def _reading(self, pair: tuple[int, int]) -> PairClass:
         """Of a listed pair whose digests differ, or which is labelled."""
         label, jaccard = self.labels.get(pair), self.jaccard.get(pair, 0.0)
         if label is False:
-            return Reading.NEGATIVE
+            return PairClass.NEGATIVE
         if jaccard >= 1:
-            return Reading.EXACT
+            return PairClass.EXACT
         if label or jaccard >= POSITIVE_JACCARD:
-            return Reading.POSITIVE
-        return Reading.GREY if jaccard >= GREY_JACCARD else Reading.NEGATIVE
+            return PairClass.POSITIVE
+        return PairClass.GREY if jaccard >= GREY_JACCARD else PairClass.NEGATIVE
 
 
 def make_truth(ids: Sequence[str], pairs: Mapping[Pair, float], labels: Mapping[Pair, bool] | None = None) -> Truth:

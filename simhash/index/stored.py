@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from simhash import native
 from simhash.index.redis.layout import BAND_FIELD_BITS, FINGERPRINT_AT, Layout
-from simhash.native import Stored
+from simhash.native import StoredPages
 from simhash.signature.minhash import BAND_BITS
 
 _Place = tuple[str, int, int]
@@ -20,7 +20,7 @@ _Place = tuple[str, int, int]
 WORD_BITS = 64
 
 
-def stored(layout: Layout) -> Stored:
+def stored(layout: Layout) -> StoredPages:
     """What keeps the pages of an index; none is stored yet."""
     relation = layout.spec.relation
     if relation.design.bits > WORD_BITS:
@@ -52,7 +52,7 @@ def _kept(layout: Layout) -> int:
 
 
 class StoredInPython:
-    """See `simhash.native.Stored`: dictionaries of lists."""
+    """See `simhash.native.StoredPages`: dictionaries of lists."""
 
     def __init__(self, layout: Layout) -> None:
         self._fields = _fields(layout)
@@ -63,7 +63,7 @@ class StoredInPython:
         self._next = 1
 
     def matches(self, fingerprint: int, verifier: bytes, copy: int | None) -> tuple[list[tuple[int, int]], int]:
-        """See `Stored.matches`."""
+        """See `StoredPages.matches`."""
         relation, own = self._relation, int.from_bytes(verifier)
         met = {*self.met(fingerprint), *([] if copy is None else [copy])}
         matches, candidates = [], sorted(met | self._in(self._bands(own)))
@@ -76,7 +76,7 @@ class StoredInPython:
         return matches, len(candidates)
 
     def met(self, fingerprint: int) -> list[int]:
-        """See `Stored.met`."""
+        """See `StoredPages.met`."""
         relation = self._relation
         met = self._in(self._prefixes(fingerprint))
         for kind, number, prefix in self._prefixes(fingerprint):
@@ -87,11 +87,11 @@ class StoredInPython:
         return sorted(met)
 
     def record(self, number: int) -> bytes:
-        """See `Stored.record`."""
+        """See `StoredPages.record`."""
         return self._records[number]
 
     def add(self, record: bytes, stands: bool) -> bool:
-        """See `Stored.add`."""
+        """See `StoredPages.add`."""
         number, full = self._next, False
         self._next += 1
         self._records[number] = record
@@ -104,7 +104,7 @@ class StoredInPython:
         return full
 
     def forget(self, number: int, stands: bool) -> None:
-        """See `Stored.forget`."""
+        """See `StoredPages.forget`."""
         for place in self._places_of(number) if stands else ():
             there = self._places.get(place, [])  # it took no more when the page came, and all that stood there is gone
             if number in there:

@@ -55,7 +55,7 @@ turns in one run. `make bench` measures the machine at hand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanRequest:
     """What a plan is made for.
 
     Attributes:
@@ -115,7 +115,7 @@ def designs_for(k: int, bits: int) -> list[Design]:
     return [each for each in known if each.k == least]
 
 
-def plans(question: Question) -> list[Plan]:
+def plans(question: PlanRequest) -> list[Plan]:
     """A plan for each design that can be, in the order of the memory they take."""
     found = []
     for design in designs_for(question.k, question.relation.design.bits):
@@ -126,7 +126,7 @@ def plans(question: Question) -> list[Plan]:
     return sorted(found, key=lambda each: each.memory.used)
 
 
-def plan(question: Question, design: Design) -> Plan:
+def plan(question: PlanRequest, design: Design) -> Plan:
     """One design, laid out for the question.
 
     Raises:

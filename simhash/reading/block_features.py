@@ -59,7 +59,7 @@ NAMES = (
 )
 
 
-class Page:
+class PageBlocks:
     """What several features need of a page's blocks, of which there is one at least: columns and running sums.
 
     Attributes:
@@ -135,7 +135,7 @@ def _groups(*features: Numbers) -> Numbers:
     return rows.reshape(-1, blocks)
 
 
-def table(page: Page) -> Numbers:
+def table(page: PageBlocks) -> Numbers:
     """The features of a page's blocks: an array (features, blocks)."""
     parts = (_of_block, _of_place, _of_marks, _of_neighbours, _of_windows, _of_levels, _of_centres, _of_bits)
     return np.concatenate([part(page) for part in parts])
@@ -155,7 +155,7 @@ def _elements(blocks: Blocks) -> tuple[Numbers, Numbers, Numbers]:
     return _array(up), _array(wrapped), _array(around)
 
 
-def _of_block(page: Page) -> Numbers:
+def _of_block(page: PageBlocks) -> Numbers:
     blocks = page.blocks
     broken = np.array(blocks.broken, dtype=np.int64)
     last = _array(ENDINGS.get(text[-1], 0) for text in blocks.texts)
@@ -164,7 +164,7 @@ def _of_block(page: Page) -> Numbers:
     return np.array([page.size, page.share, _array(blocks.links), page.punctuation, rate, last, broken, breaks])
 
 
-def _of_place(page: Page) -> Numbers:
+def _of_place(page: PageBlocks) -> Numbers:
     sizes, goods, n = page.sizes, page.goods, page.n
     rows = [
         page.depth[page.owner],
@@ -177,7 +177,7 @@ def _of_place(page: Page) -> Numbers:
     return np.array(rows)
 
 
-def _of_marks(page: Page) -> Numbers:
+def _of_marks(page: PageBlocks) -> Numbers:
     """How many blocks ago the heading and the page's title were; before the first of them, negative or far."""
     h1 = np.flatnonzero(page.wrapped[page.owner] & _H1)
     title = page.blocks.title
@@ -193,18 +193,18 @@ def _of_marks(page: Page) -> Numbers:
     return np.array(rows)
 
 
-def _from(page: Page, mark: Numbers) -> Numbers:
+def _from(page: PageBlocks, mark: Numbers) -> Numbers:
     return _clipped(page.at - mark[0], -100, FAR) if len(mark) else np.full(page.n, FAR)
 
 
-def _since(page: Page, marks: Numbers) -> Numbers:
+def _since(page: PageBlocks, marks: Numbers) -> Numbers:
     if not len(marks):
         return np.full(page.n, FAR)
     behind = np.searchsorted(marks, page.at, side="right")
     return np.where(behind > 0, np.minimum(page.at - marks[behind - 1], FAR), FAR)
 
 
-def _of_neighbours(page: Page) -> Numbers:
+def _of_neighbours(page: PageBlocks) -> Numbers:
     owner, up = page.owner, page.levels[1]
     kind = _KIND[page.own[owner] % len(_KIND)]
     other, there = _at(page, NEIGHBOURS)
@@ -213,20 +213,20 @@ def _of_neighbours(page: Page) -> Numbers:
     return _groups(*(np.where(there, column, -1) for column in columns))
 
 
-def _at(page: Page, distances: Sequence[int]) -> tuple[Numbers, NDArray[np.bool_]]:
+def _at(page: PageBlocks, distances: Sequence[int]) -> tuple[Numbers, NDArray[np.bool_]]:
     """The blocks at these distances, and whether there are such: two arrays (distances, blocks)."""
     other = page.at + _column(distances)
     there = (other >= 0) & (other < page.n)
     return np.where(there, other, 0), there
 
 
-def _within(page: Page, distances: Sequence[int]) -> tuple[Numbers, Numbers]:
+def _within(page: PageBlocks, distances: Sequence[int]) -> tuple[Numbers, Numbers]:
     """The first of the blocks so near, and the one behind the last: two arrays (distances, blocks)."""
     by = _column(distances)
     return np.maximum(page.at - by, 0), np.minimum(page.at + by + 1, page.n)
 
 
-def _of_windows(page: Page) -> Numbers:
+def _of_windows(page: PageBlocks) -> Numbers:
     low, high = _within(page, WINDOWS)
     size, linked, good, _ = page.sums.take(high, axis=1) - page.sums.take(low, axis=1)
     within = _groups(good, 64 * linked // size, size // (high - low))
@@ -235,7 +235,7 @@ def _of_windows(page: Page) -> Numbers:
     return np.concatenate([within, nearest])
 
 
-def _of_levels(page: Page) -> Numbers:
+def _of_levels(page: PageBlocks) -> Numbers:
     start, end = page.start[page.levels], page.end[page.levels]
     count = end - start
     size, linked, good, points = page.sums.take(end, axis=1) - page.sums.take(start, axis=1)
@@ -245,7 +245,7 @@ def _of_levels(page: Page) -> Numbers:
     )
 
 
-def _of_centres(page: Page) -> Numbers:
+def _of_centres(page: PageBlocks) -> Numbers:
     """Where a block stands to the innermost element that holds so much of the good text."""
     held = page.goods[page.end] - page.goods[page.start]
     centre = _column([np.flatnonzero(16 * held >= part * page.goods[-1])[-1] for part in CENTRES])
@@ -264,7 +264,7 @@ def _of_centres(page: Page) -> Numbers:
     )
 
 
-def _of_bits(page: Page) -> Numbers:
+def _of_bits(page: PageBlocks) -> Numbers:
     """For each kind and meaning how near it is: 4, this element or one with the same blocks; 1, any around it."""
     owner, up, above = page.levels[:3]
     inner = page.wrapped[owner]
@@ -289,7 +289,7 @@ SECOND_NAMES = (
 )
 
 
-def second_table(page: Page, scores: Numbers) -> Numbers:
+def second_table(page: PageBlocks, scores: Numbers) -> Numbers:
     """What a first decision says of a block's neighbours and of the elements around it: an array (features, blocks).
 
     Args:
@@ -327,7 +327,7 @@ def _gaps(taken: NDArray[np.bool_]) -> list[Numbers]:
     return [np.minimum(at - padded[before], 100), np.minimum(padded[behind + 1] - at, 100)]
 
 
-def shared(page: Page, scores: Numbers) -> Numbers:
+def shared(page: PageBlocks, scores: Numbers) -> Numbers:
     """Scores, of which short blocks of one element have one: their mean, weighted by size.
 
     So the entries of a list and the cells of a row come in or stay out together, and an edit moves none of them alone.

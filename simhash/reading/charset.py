@@ -136,14 +136,14 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _Attempt:
     """One way to read the bytes: a charset and how many good characters excuse a broken one (None: strictly)."""
 
     encoding: str
     good_per_broken: int | None = None
 
 
-_STRICT_UTF8 = _Reading("utf-8")
+_STRICT_UTF8 = _Attempt("utf-8")
 
 
 def decode(raw: bytes, declared: str | None = None) -> Decoded:
@@ -165,31 +165,31 @@ def decode(raw: bytes, declared: str | None = None) -> Decoded:
     raise PageError("decode", f"{len(raw)} bytes are text in no charset; tried {', '.join(dict.fromkeys(tried))}")
 
 
-def _readings(raw: bytes, declared: str | None) -> Iterator[_Reading]:
+def _readings(raw: bytes, declared: str | None) -> Iterator[_Attempt]:
     """The ways to read the bytes, the likeliest first; lazily, since the detector runs only when it is needed."""
     if unit := _wide_unit(raw):
-        yield _Reading(unit)
-        yield _Reading(unit, GOOD_PER_BROKEN)
+        yield _Attempt(unit)
+        yield _Attempt(unit, GOOD_PER_BROKEN)
     if b"\x1b" in raw and b"\x1b$" in raw:  # one byte is found at ten times the rate of two
-        yield _Reading("iso-2022-kr" if b"\x1b$)C" in raw else "iso-2022-jp")
-    yield _Reading("utf-8")
+        yield _Attempt("iso-2022-kr" if b"\x1b$)C" in raw else "iso-2022-jp")
+    yield _Attempt("utf-8")
     names = list(dict.fromkeys(_declared_names(raw, declared)))
-    yield _Reading("utf-8", GOOD_PER_BROKEN_IF_DECLARED if "utf-8" in names else GOOD_PER_BROKEN)
+    yield _Attempt("utf-8", GOOD_PER_BROKEN_IF_DECLARED if "utf-8" in names else GOOD_PER_BROKEN)
     guess = _detected(raw)
     # WHATWG reads a declared UTF-16 as UTF-8, since ASCII declared it; real UTF-16 was seen by its zeros.
     legacy = [name for name in names if not name.startswith("utf-")]
     trusted = [name for name in legacy if not _is_overruled(raw, name, guess)]
-    yield from map(_Reading, trusted)
+    yield from map(_Attempt, trusted)
     # One broken byte makes the detector give up on a multi-byte charset and say windows-1252, which reads anything.
     if _FAMILY.get(guess) == "latin":
-        yield from (_Reading(name, GOOD_PER_BROKEN_LEGACY) for name in legacy if name in _MULTI_BYTE)
-    yield _Reading(guess)
-    yield from (_Reading(name, GOOD_PER_BROKEN_LEGACY) for name in [*trusted, guess] if name in _MULTI_BYTE)
-    yield _Reading(_detected(raw, is_cut=False))
-    yield from (_Reading(name, GOOD_PER_BROKEN) for name in dict.fromkeys([*trusted, guess, *legacy]))
+        yield from (_Attempt(name, GOOD_PER_BROKEN_LEGACY) for name in legacy if name in _MULTI_BYTE)
+    yield _Attempt(guess)
+    yield from (_Attempt(name, GOOD_PER_BROKEN_LEGACY) for name in [*trusted, guess] if name in _MULTI_BYTE)
+    yield _Attempt(_detected(raw, is_cut=False))
+    yield from (_Attempt(name, GOOD_PER_BROKEN) for name in dict.fromkeys([*trusted, guess, *legacy]))
 
 
-def _read(raw: bytes, reading: _Reading) -> bytes:
+def _read(raw: bytes, reading: _Attempt) -> bytes:
     """The clean page. Raises UnicodeError when the bytes do not fit, or when what comes out is no text."""
     if reading == _STRICT_UTF8:
         if not native.is_utf8(raw):
@@ -320,7 +320,7 @@ def _is_overruled(raw: bytes, declared: str, guess: str) -> bool:
     if len(sample) - len(sample.translate(None, _HIGH_BYTES)) < MIN_BYTES_TO_OVERRULE:
         return False
     try:
-        _read(raw, _Reading(guess))
+        _read(raw, _Attempt(guess))
     except UnicodeError:
         return False
     return True

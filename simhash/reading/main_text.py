@@ -96,7 +96,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class MainTextWeights:
     """What was learned, and where content begins.
 
     Attributes:
@@ -109,7 +109,7 @@ class Weights:
 
 
 @cache
-def weights() -> Weights:
+def weights() -> MainTextWeights:
     """The weights of this version, from `main_text.json`."""
     stored = json.loads(files("simhash.reading").joinpath("main_text.json").read_text(encoding="utf-8"))
     numbers = {name: at for at, name in enumerate((*block_features.NAMES, *block_features.SECOND_NAMES))}
@@ -120,7 +120,7 @@ def weights() -> Weights:
         )
         for look in stored["looks"]
     )
-    return Weights((first, second), stored["sure"], stored["possible"])
+    return MainTextWeights((first, second), stored["sure"], stored["possible"])
 
 
 @cache
@@ -181,7 +181,7 @@ def _told_names() -> list[tuple[object, ...]]:
     return [*others, *((name, "element", *astuple(does)) for name, does in NAMES.items())]
 
 
-def text_of(blocks: Blocks, learned: Weights) -> str:
+def text_of(blocks: Blocks, learned: MainTextWeights) -> str:
     """The main text of a page's blocks."""
     texts = blocks.texts
     if not texts or blocks.is_large:
@@ -200,7 +200,7 @@ def _once(texts: Sequence[str]) -> Iterator[str]:
             yield text
 
 
-def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool_]:
+def chosen(sizes: Numbers, scores: Numbers, learned: MainTextWeights) -> NDArray[np.bool_]:
     """Which blocks of these sizes and scores are content."""
     sure, possible = scores > learned.sure, scores > learned.possible
     others = possible & ~sure
@@ -208,10 +208,10 @@ def chosen(sizes: Numbers, scores: Numbers, learned: Weights) -> NDArray[np.bool
     return possible if is_unsure and (sizes * (scores - LIKELY))[others].sum() >= 0 else sure
 
 
-def scores(blocks: Blocks, learned: Weights) -> tuple[Numbers, Numbers]:
+def scores(blocks: Blocks, learned: MainTextWeights) -> tuple[Numbers, Numbers]:
     """Of each block its size, and how sure the second look is that it is content, in 64ths of log odds."""
     first, second = learned.looks
-    page = block_features.Page(blocks)
+    page = block_features.PageBlocks(blocks)
     table = block_features.table(page)
     said = block_features.second_table(page, first.scores(table))
     return page.size, block_features.shared(page, second.scores(np.concatenate((table, said))))

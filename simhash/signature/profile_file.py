@@ -97,7 +97,7 @@ class _NoVerifier(_Strict, frozen=True, tag_field="is", tag="none"):
     pass
 
 
-class _File(_Strict, frozen=True):
+class _ProfileFile(_Strict, frozen=True):
     base: str = "default"
     name: Name | UnsetType = UNSET
     version: int = 1
@@ -114,7 +114,7 @@ class _File(_Strict, frozen=True):
     verifier: _MinHash | _Shingles | _NoVerifier | UnsetType = UNSET
 
 
-KEYS = tuple(_File.__struct_fields__)
+KEYS = tuple(_ProfileFile.__struct_fields__)
 _AS_THEY_ARE = ("version", "extractor", "normalisation", "hash", "bits", "zero_sum", "k", "reach", "min_features")
 
 
@@ -126,7 +126,7 @@ def read_profile(path: str | Path) -> Profile:
     """
     path = Path(path)
     try:
-        given = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
+        given = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _ProfileFile)
         return _profile(given, path)
     except OSError as error:
         raise ProfileError(f"{error.filename or path}: {error.strerror}") from error
@@ -134,7 +134,7 @@ def read_profile(path: str | Path) -> Profile:
         raise ProfileError(f"{path}: {error}") from error
 
 
-def _profile(given: _File, path: Path) -> Profile:
+def _profile(given: _ProfileFile, path: Path) -> Profile:
     name = path.stem if given.name is UNSET else given.name
     if name in PROFILES:
         raise ProfileError(f"{name} is the name of a profile that ships: give this one another by the key `name`")
@@ -173,7 +173,7 @@ def _scheme(given: _TokenPairs | _ScriptRuns | _Words | _CharacterGrams | _Keywo
             )
 
 
-def _weights(given: _File, scheme: Scheme, inherited: Weights) -> Weights | None:
+def _weights(given: _ProfileFile, scheme: Scheme, inherited: Weights) -> Weights | None:
     """Weights that are given; else, where those of the base do not go with the features, the plain ones that do."""
     if given.weights is not UNSET:
         return Weights(given.weights.by, given.weights.cap, given.weights.rounding)

@@ -192,7 +192,7 @@ class Profile:
 
     def _read(self, text: str) -> native.Reading:
         """What the native kernel would find, of any recipe."""
-        reading = _Reading(self._streamed(), self._hash, self.verifier, self.weights.most)
+        reading = _Pass(self._streamed(), self._hash, self.verifier, self.weights.most)
         for part in normalised_parts(text, self.reading_normalisation):
             reading.add(part)
         tally = reading.tally() if self._streamed() else self._tally_of_whole(text)
@@ -251,14 +251,14 @@ class Profile:
         return values | {"extractor": versioned(self.extractor), "hash": self._hash.name} | named
 
     @cached_property
-    def _kernel_recipe(self) -> native.Recipe | None:
+    def _kernel_recipe(self) -> native.KernelRecipe | None:
         """What the native kernel has to know of this profile, None for a recipe that it does not implement."""
         sketch, streamed = self.verifier, isinstance(self._streamed(), TokenPairs)
         if not (streamed and isinstance(sketch, MinHashSketch)):
             return None
         shape = (sketch.n, sketch.bins, sketch.bands, sketch.rows, sketch.fold)
         numbers = (self.bits, bool(self.zero_sum), self.weights.most, self.min_features, *shape)
-        return native.Recipe(self.normalisation, *numbers)
+        return native.KernelRecipe(self.normalisation, *numbers)
 
     def _streamed(self) -> TokenPairs | ScriptRuns | None:
         """The scheme, if its features can be taken part by part from the text that the verifier reads."""
@@ -273,7 +273,7 @@ class Profile:
             values = np.fromiter(scores.values(), dtype=np.float64, count=len(scores))
             return _Tally([(self._hash.words(scores), values)], len(scores))
         if isinstance(self.features, TokenPairs):
-            reading = _Reading(self.features, self._hash, None, self.weights.most)
+            reading = _Pass(self.features, self._hash, None, self.weights.most)
             reading.add(body)
             return reading.tally()
         counts = HashCounts(self.weights.most)
@@ -311,7 +311,7 @@ class _Tally:
         return sum(len(hashes) for hashes, _ in self.parts)
 
 
-class _Reading:
+class _Pass:
     """One pass over the parts of a normalised text: digest, verifier and, with a scheme, the gate."""
 
     def __init__(

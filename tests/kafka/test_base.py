@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry
 
-from simhash.archive import Batch, Effort, Holding, Plan, TableSet, build
+from simhash.archive import BuildPlan, Effort, Holding, Portion, TableSet, build
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.errors import BaseDiffers, IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
@@ -36,11 +36,11 @@ class Stored:
 
     def batches(self, skip):
         found = [(page.fingerprint, Record.of(page, n, n)) for n, page in enumerate(self.pages, 1)]
-        yield Batch(len(found) - skip, records=found[skip:])
+        yield Portion(len(found) - skip, records=found[skip:])
 
 
 def built(directory, pages, rule=RULE, profile=PROFILE):
-    plan = Plan(profile, Holding(rule.design.bits, True, verifier_bytes(rule), rule.bands), lambda _: rule, "job")
+    plan = BuildPlan(profile, Holding(rule.design.bits, True, verifier_bytes(rule), rule.bands), lambda _: rule, "job")
     build(directory, Stored(pages), plan, Effort(), lambda *_: None)
     return directory
 

@@ -16,7 +16,7 @@ from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
-from simhash.index.redis.operators.migration import Migration, Progress, Removal
+from simhash.index.redis.operators.migration import Migration, MigrationProgress, Removal
 from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.relation.tables import design
 from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
@@ -437,7 +437,7 @@ def test_what_is_done_is_told_until_the_old_tables_are_gone(client, name, small_
     keys = [key for key in client.scan_iter(f"{{{name}}}:*", count=10_000) if key.split(b":")[1][:1] in b"tbrx"]
     told = []
     migrated(client, name, to_design("10"), told.append)
-    copied = [each.copied for each in told if isinstance(each, Progress)]
+    copied = [each.copied for each in told if isinstance(each, MigrationProgress)]
     assert copied == sorted(copied)
     assert copied[-1] == 60
     assert isinstance(told[-1], Removal)

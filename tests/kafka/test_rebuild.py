@@ -24,9 +24,9 @@ from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until, working
 from worker.index.stores import connect
 from worker.rebuilding.build import Needs, Target, build
-from worker.rebuilding.collected import Collected
+from worker.rebuilding.collected import CollectedVerdicts
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Settled, Told
+from worker.rebuilding.sources import CommittedVerdict, Settled
 from worker.records.verdict import Match, SourceFields, Verdict, hexadecimal
 from worker.settings import Settings
 
@@ -44,7 +44,7 @@ def told(page, decision, written_ms=1_000):
         stored = decision.match
         match = Match(stored.url, stored.id, decision.distance, "near", False, stored.fetched_at, stored.seq)
     where = page.position
-    return Told(
+    return CommittedVerdict(
         Verdict(
             page.url,
             page.id,
@@ -86,7 +86,7 @@ def rebuilt(
     """The index called `name`, made from these."""
     spec = IndexSpec({}, RULE, bucket_bits(1000, RULE.design), 1000)
     with Sorted() as unique:
-        collected = Collected(PROFILE, takedowns, unique)
+        collected = CollectedVerdicts(PROFILE, takedowns, unique)
         for _ in collected.add_all(answered):
             pass
         build(
@@ -212,12 +212,12 @@ def test_what_was_taken_down_stays_out_also_when_it_was_stored_before(backend, n
 def test_what_was_taken_down_and_is_told_unique_again_is_stored(backend, name):
     """A rewind, or the same file once more: the page has a later number."""
     first, again = (told(page, Unique(1)) for page in crowd(2, Random(5), short_share=0))
-    later = Told(structs_replaced(first.verdict, seq=7), TAKEN_DOWN_MS + 1)
+    later = CommittedVerdict(structs_replaced(first.verdict, seq=7), TAKEN_DOWN_MS + 1)
     takedowns = [taken_down(first), taken_down(first, at=5)]
     index, collected = rebuilt(
         backend,
         name,
-        [first, Told(structs_replaced(again.verdict, seq=2), 5), later],
+        [first, CommittedVerdict(structs_replaced(again.verdict, seq=2), 5), later],
         takedowns,
         needs=None,
     )
@@ -275,7 +275,9 @@ def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(b
 
 def test_verdicts_of_another_profile_are_left_out(backend, name, original):
     _, answered = original
-    others = [Told(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]]
+    others = [
+        CommittedVerdict(structs_replaced(each.verdict, profile="other/2"), each.written_ms) for each in answered[:100]
+    ]
     again, collected = rebuilt(backend, f"{name}-2", [*others, *answered[100:]], needs=None)
     assert collected.counts.other_profile == 100
     assert again.documents() == sum(1 for each in answered[100:] if each.verdict.seq)

@@ -33,7 +33,7 @@ from worker.ageing.segments import Ageing
 from worker.index import stores
 from worker.index.whole import Whole
 from worker.rebuilding.build import Target, archived_up_to, build
-from worker.rebuilding.collected import Collected
+from worker.rebuilding.collected import CollectedVerdicts
 from worker.rebuilding.order import Sorted
 
 BANDS = 2
@@ -372,7 +372,7 @@ def rebuilt(aged, told, takedowns=()):
     """The index called otherwise, made from verdicts and the archive."""
     spec = aged.worker.spec
     with Sorted() as unique:
-        collected = Collected(VERDICTS_OF, takedowns, unique)
+        collected = CollectedVerdicts(VERDICTS_OF, takedowns, unique)
         collected.archived = archived_up_to(aged.directory, aged.worker.spec)
         for _ in collected.add_all(told):
             pass

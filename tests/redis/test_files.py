@@ -24,8 +24,8 @@ from tests.stream import json_page, texts
 from tests.unit.test_warc import http, record
 from worker.errors import InputError
 from worker.files.inputs import open_input
-from worker.files.judged import Bench, run_files
-from worker.files.outputs import Outputs, Places
+from worker.files.judged import Workbench, run_files
+from worker.files.outputs import OutputPaths, Outputs
 from worker.files.summary import Summary
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Recipe
@@ -54,13 +54,13 @@ def bench_of(pool):
     tables = design("4", DEFAULT.bits)
     relation = Relation(tables, DEFAULT.reach, DEFAULT.verifier_reach, DEFAULT.verifier_bits, DEFAULT.bands)
     index = MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000))
-    return Bench(DEFAULT, index, pool, lambda: index)
+    return Workbench(DEFAULT, index, pool, lambda: index)
 
 
 @pytest.fixture
 def places(tmp_path):
     names = ("verdicts", "unique", "rejected", "summary")
-    return Places(**{name: tmp_path / name for name in names})
+    return OutputPaths(**{name: tmp_path / name for name in names})
 
 
 def run(bench, places, *names, stopping=None, on_progress=lambda summary: None):

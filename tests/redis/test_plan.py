@@ -18,7 +18,7 @@ from simhash.index.urls import shipped, stored_bytes
 from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
 from simhash.planning.memory import memory
-from simhash.planning.plans import CHECK_LIMIT_US, Question, candidates, cheapest_quick, designs_for, plans
+from simhash.planning.plans import CHECK_LIMIT_US, PlanRequest, candidates, cheapest_quick, designs_for, plans
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import profile as find_profile
 from tests.servers import running_redis
@@ -135,7 +135,7 @@ def test_a_page_that_many_tables_bring_is_a_candidate_in_each(client, name):
 
 def question(documents, k=3, bands=3):
     rule = Relation(design("10"), 12, 28, 128, bands)
-    return Question(documents, rule, k, 4, URL_BYTES, 64 << 30)
+    return PlanRequest(documents, rule, k, 4, URL_BYTES, 64 << 30)
 
 
 @pytest.mark.parametrize("documents", [1, 1000, 10**6, 10**8, 8 * 10**9])

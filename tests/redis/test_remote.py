@@ -24,7 +24,7 @@ from tests.unit.test_warc import record
 from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import open_input
-from worker.files.outputs import Outputs, Places
+from worker.files.outputs import OutputPaths, Outputs
 from worker.files.places import place
 
 
@@ -192,7 +192,7 @@ def test_an_address_that_leads_nowhere_is_said(s3, address, error, message):
 
 def test_what_is_written_where_nothing_can_be_is_said_before_a_page_is_judged(s3):
     with pytest.raises(InputError, match="cannot write s3://no-such-bucket/out"):
-        Outputs(Places(place("s3://no-such-bucket/out")))
+        Outputs(OutputPaths(place("s3://no-such-bucket/out")))
 
 
 def test_without_the_extra_it_is_named():

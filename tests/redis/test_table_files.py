@@ -16,7 +16,7 @@ from tests.redis.test_files import LIMITS, PAGES, bench_of, lines, run, written
 from worker.errors import InputError
 from worker.files import summary as summary_module
 from worker.files.inputs import open_input
-from worker.files.outputs import Outputs, Places
+from worker.files.outputs import OutputPaths, Outputs
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Recipe
 
@@ -70,7 +70,10 @@ def pool():
 
 @pytest.mark.parametrize(("name", "write"), [("p.parquet", parquet), ("p.csv", csv_file)])
 def test_a_table_gets_the_verdicts_of_the_same_lines_and_its_unique_rows_are_written_whole(pool, tmp_path, name, write):
-    first, second = Places(tmp_path / "a.verdicts"), Places(tmp_path / "b.verdicts", tmp_path / f"unique-{name}")
+    first, second = (
+        OutputPaths(tmp_path / "a.verdicts"),
+        OutputPaths(tmp_path / "b.verdicts", tmp_path / f"unique-{name}"),
+    )
     run(bench_of(pool), first, written(tmp_path / "pages.jsonl", PAGES))
     source = write(tmp_path / name)
     summary = run(bench_of(pool), second, source)
@@ -88,12 +91,12 @@ def test_a_table_gets_the_verdicts_of_the_same_lines_and_its_unique_rows_are_wri
         found = pq.read_table(second.unique)
         assert found.schema.equals(pq.read_schema(source), check_metadata=True)
         assert found.equals(pq.read_table(source).take(unique))
-    again = run(bench_of(pool), Places(tmp_path / "c.verdicts"), second.unique)
+    again = run(bench_of(pool), OutputPaths(tmp_path / "c.verdicts"), second.unique)
     assert (again.pages, again.duplicates_exact + again.duplicates_near) == (len(unique), 0)
 
 
 def test_rows_that_are_no_pages_are_rejected_and_the_others_are_judged(pool, tmp_path):
-    places = Places(tmp_path / "verdicts", rejected=tmp_path / "rejected")
+    places = OutputPaths(tmp_path / "verdicts", rejected=tmp_path / "rejected")
     path = tmp_path / "p.tsv"
     path.write_bytes(
         b"url\thtml\ttext\nhttp://x/1\t\tword\nhttp://x/2\ta\tb\n\nhttp://x/3\t\t\xff\nshort\nhttp://x/4\t\t\n"
@@ -105,7 +108,7 @@ def test_rows_that_are_no_pages_are_rejected_and_the_others_are_judged(pool, tmp
 
 def opened(tmp_path, unique, *names):
     inputs = [open_input(str(name), 1 << 20, spool=False, keep=True) for name in names]
-    Outputs(Places(tmp_path / "verdicts", tmp_path / unique), inputs).close()
+    Outputs(OutputPaths(tmp_path / "verdicts", tmp_path / unique), inputs).close()
 
 
 def test_what_cannot_be_written_as_a_table_is_said_before_a_page_is_judged(tmp_path):
@@ -154,10 +157,10 @@ def test_what_came_before_a_broken_input_is_written_and_can_be_read(pool, tmp_pa
         content = parquet(tmp_path / "broken.parquet", group=50).read_bytes()
         broken = tmp_path / "broken.parquet"
         broken.write_bytes(b"PAR1" + bytes(len(content) // 2) + content[len(content) // 2 + 4 :])
-    places = Places(tmp_path / "verdicts", tmp_path / f"unique-{name}")
+    places = OutputPaths(tmp_path / "verdicts", tmp_path / f"unique-{name}")
     with pytest.raises(InputError, match="broken"):
         run(bench_of(pool), places, write(tmp_path / name), broken)
-    again = run(bench_of(pool), Places(tmp_path / "again"), places.unique)
+    again = run(bench_of(pool), OutputPaths(tmp_path / "again"), places.unique)
     assert again.unique == again.pages == sum(v["verdict"] == "unique" for v in lines(places.verdicts))
 
 
@@ -174,7 +177,7 @@ def test_of_many_hosts_those_with_the_most_duplicates_are_kept(monkeypatch):
 @pytest.mark.parametrize("name", ["p.parquet", "p.csv", "p.jsonl"])
 def test_annotated_pages_are_all_pages_with_what_they_match(pool, tmp_path, name):
     write = {"p.parquet": parquet, "p.csv": csv_file, "p.jsonl": lambda path: written(path, PAGES)}[name]
-    places = Places(tmp_path / "verdicts", annotated=tmp_path / f"annotated-{name}")
+    places = OutputPaths(tmp_path / "verdicts", annotated=tmp_path / f"annotated-{name}")
     run(bench_of(pool), places, write(tmp_path / name))
     told = [(v["match"] and v["match"]["url"], v["match"] and v["match"]["similarity"]) for v in lines(places.verdicts)]
     assert any(url for url, _ in told)
@@ -198,7 +201,7 @@ def test_rows_with_views_of_strings_are_written_with_strings(pool, tmp_path):
     schema = pa.schema([("url", view), ("text", view), ("more", nested)])
     rows = [{"url": row["url"], "text": row["text"], "more": {"a": ["x", None], "b": b"\xff"}} for row in ROWS]
     pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "p.parquet")
-    places = Places(tmp_path / "v", tmp_path / "unique.parquet", annotated=tmp_path / "all.parquet")
+    places = OutputPaths(tmp_path / "v", tmp_path / "unique.parquet", annotated=tmp_path / "all.parquet")
     run(bench_of(pool), places, tmp_path / "p.parquet")
     unique = [row for row, told in zip(rows, lines(places.verdicts), strict=True) if told["verdict"] == "unique"]
     assert pq.read_table(places.unique).to_pylist() == unique
@@ -210,7 +213,7 @@ def test_rows_are_written_whole_and_in_their_order_however_many_at_once(pool, tm
     """Of two inputs, each read in several batches, so that a buffer ends within a batch and a batch within a buffer."""
     monkeypatch.setattr("worker.files.pages_out.ROWS_AT_ONCE", at_once)
     monkeypatch.setattr("worker.files.parquet.PAGE_ROWS", 50)
-    places = Places(tmp_path / "verdicts", tmp_path / "unique.parquet", annotated=tmp_path / "annotated.parquet")
+    places = OutputPaths(tmp_path / "verdicts", tmp_path / "unique.parquet", annotated=tmp_path / "annotated.parquet")
     inputs = [parquet(tmp_path / "a.parquet", ROWS[:170]), parquet(tmp_path / "b.parquet", ROWS[170:], 33)]
     run(bench_of(pool), places, *inputs)
     told, rows = lines(places.verdicts), [row for each in inputs for row in pq.read_table(each).to_pylist()]
@@ -228,7 +231,7 @@ def test_a_row_group_is_written_once_its_rows_have_so_many_bytes(pool, tmp_path,
     monkeypatch.setattr("worker.files.pages_out.BYTES_AT_ONCE", 400_000)
     texts = [" ".join(f"word{n}of{page}" for n in range(20_000)) if page % 10 == 0 else "a copy" for page in range(80)]
     rows = [{"url": f"http://x/{page}", "text": text} for page, text in enumerate(texts)]
-    places = Places(tmp_path / "verdicts", tmp_path / "unique.parquet")
+    places = OutputPaths(tmp_path / "verdicts", tmp_path / "unique.parquet")
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     run(bench_of(pool), places, tmp_path / "a.parquet")
     written = pq.read_metadata(places.unique)
@@ -241,7 +244,7 @@ def test_annotated_pages_are_not_annotated_again(tmp_path):
     path.write_text("url,text,similarity\n")
     inputs = [open_input(str(path), 1000, spool=False, keep=True)]
     with pytest.raises(InputError, match="has a column similarity already"):
-        Outputs(Places(tmp_path / "v", annotated=tmp_path / "a.csv"), inputs)
+        Outputs(OutputPaths(tmp_path / "v", annotated=tmp_path / "a.csv"), inputs)
 
 
 KINDS = [
@@ -263,7 +266,7 @@ def test_a_content_may_be_a_column_of_any_kind_of_text_or_bytes(pool, tmp_path, 
     columns = {name: pa.array([row[name] for row in rows]) for name in ("url", "id")}
     pq.write_table(pa.table(columns | {content: pa.array(bodies).cast(kind)}), source)
     for path in (source, written(tmp_path / "p.jsonl", [json.dumps(row).encode() for row in rows])):
-        run(bench_of(pool), Places(path.with_suffix(".verdicts"), path.with_suffix(".unique.jsonl")), path)
+        run(bench_of(pool), OutputPaths(path.with_suffix(".verdicts"), path.with_suffix(".unique.jsonl")), path)
     assert answers(source.with_suffix(".verdicts")) == answers(tmp_path / "p.verdicts")
 
 
@@ -282,7 +285,7 @@ def test_a_row_that_is_not_in_utf8_is_rejected_and_the_others_are_judged(pool, t
         """Strings as a careless program writes them."""
         return pa.array(values, pa.binary()).view(pa.string())
 
-    source, places = tmp_path / "p.parquet", Places(tmp_path / "verdicts", rejected=tmp_path / "rejected")
+    source, places = tmp_path / "p.parquet", OutputPaths(tmp_path / "verdicts", rejected=tmp_path / "rejected")
     columns = {
         "url": unchecked(b"http://a/", b"http://b/", b"http://\xff/", b"http://d/"),
         "text": unchecked(good, good + b"\xff", good, None),

@@ -16,7 +16,7 @@ from tests.unit.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
 from worker.errors import SettingsError
 from worker.verifying import designs, rules
-from worker.verifying.missed import Search
+from worker.verifying.missed import MissedSearch
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
 RULE = relation()
@@ -528,13 +528,13 @@ def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
 def test_a_template_is_checked_in_linear_time(verify, monkeypatch):
     """Pages of one fingerprint, all unique: none is compared with more than the limit in a table."""
     compared = []
-    plain = Search._compared
+    plain = MissedSearch._compared
 
     def counted(self, rows, begin, end, held, near):
         compared.append(int((end - begin).sum()))
         yield from plain(self, rows, begin, end, held, near)
 
-    monkeypatch.setattr(Search, "_compared", counted)
+    monkeypatch.setattr(MissedSearch, "_compared", counted)
     random = Random(6)
     entries = of_fingerprints(*[0x1234] * 600)
     told = judged(entries[:1], RULE)

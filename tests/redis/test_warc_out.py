@@ -17,7 +17,7 @@ from tests.redis.test_files import LIMITS, bench_of, lines, run
 from tests.unit.test_warc import http, record
 from worker.errors import InputError
 from worker.files.inputs import open_input
-from worker.files.outputs import Outputs, Places
+from worker.files.outputs import OutputPaths, Outputs
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Recipe
 
@@ -78,7 +78,7 @@ def records_in(path):
 
 
 def deduplicated(pool, tmp_path, *records, name="unique.warc.gz"):
-    places = Places(tmp_path / "verdicts", tmp_path / name)
+    places = OutputPaths(tmp_path / "verdicts", tmp_path / name)
     run(bench_of(pool), places, written(tmp_path / "in.warc.gz", *records))
     return places.unique
 
@@ -147,7 +147,7 @@ def test_a_copy_of_other_bytes_and_one_of_a_page_of_another_run_are_left_out(poo
         *capture("b", html(1).upper().replace(b"WORD", b"word").replace(b"PAGE", b"page")),
         *capture("c", html(1)),
     ]
-    first, second = (Places(tmp_path / f"{n}.verdicts", tmp_path / f"{n}.warc.gz") for n in (1, 2))
+    first, second = (OutputPaths(tmp_path / f"{n}.verdicts", tmp_path / f"{n}.warc.gz") for n in (1, 2))
     run(bench, first, written(tmp_path / "a.warc.gz", INFO, *capture("a", html(1)), *others[:3]))
     run(bench, second, written(tmp_path / "b.warc.gz", INFO, *others[3:]))
     assert [v["match"]["kind"] for path in (first, second) for v in lines(path.verdicts) if v["match"]] == ["exact"] * 2
@@ -158,7 +158,7 @@ def test_a_copy_of_other_bytes_and_one_of_a_page_of_another_run_are_left_out(poo
 def test_of_a_file_that_is_cut_off_the_last_whole_page_is_written(pool, tmp_path):
     source = written(tmp_path / "in.warc", INFO, *capture("a", html(1)), *capture("b", html(2)))
     source.write_bytes(source.read_bytes()[:-200])
-    places = Places(tmp_path / "verdicts", tmp_path / "unique.warc.gz")
+    places = OutputPaths(tmp_path / "verdicts", tmp_path / "unique.warc.gz")
     with pytest.raises(InputError, match="ends"):
         run(bench_of(pool), places, source)
     assert [each.rec_headers["WARC-Target-URI"] for each, _ in records_in(places.unique)[1:]] == [
@@ -176,8 +176,8 @@ def test_the_texts_of_a_wet_are_written_as_they_came(pool, tmp_path):
 def test_a_warc_is_written_of_warcs_alone_and_not_annotated(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"")
     for places, name, message in [
-        (Places(tmp_path / "v", tmp_path / "u.warc.gz"), "a.jsonl", "WARC is written of WARC"),
-        (Places(tmp_path / "v", annotated=tmp_path / "u.warc"), "in.warc", "not annotated"),
+        (OutputPaths(tmp_path / "v", tmp_path / "u.warc.gz"), "a.jsonl", "WARC is written of WARC"),
+        (OutputPaths(tmp_path / "v", annotated=tmp_path / "u.warc"), "in.warc", "not annotated"),
     ]:
         inputs = [
             open_input(str(path), 1000, spool=False, keep=True)

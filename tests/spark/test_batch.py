@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from simhash.archive import Batch
+from simhash.archive import Portion
 from simhash.index import Entry, Record
 from tests.batches import differing, file_mode, fingerprints, lines, near_values, run, tables, written
 from tests.conftest import SAMPLE
 from tests.stream import json_page, texts
 from tests.unit.test_warc import http, record
 from worker.batch import job
-from worker.batch.engine import Stopped, TaskFailed
+from worker.batch.engine import StageStopped, TaskFailed
 from worker.batch.launch import batch_of, relation_for
 from worker.batch.request import Request, Watch
 from worker.errors import InputError, SettingsError, TooFewJudged
@@ -392,7 +392,7 @@ def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts
     rows = [stored(verdict) for verdict in lines(verdicts[0]) if verdict["seq"]]
     profile = configured_profile(load({}))
     relation = relation_for(load({}), profile, None)(0)
-    archive = tables(tmp_path / "archive", Batch(len(rows), records=rows), relation, profile.recipe())
+    archive = tables(tmp_path / "archive", Portion(len(rows), records=rows), relation, profile.recipe())
     for new, expected in zip(verdicts[::-1], halves[2][::-1], strict=True):
         summary = batch(new, existing=[archive])
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected
@@ -485,6 +485,6 @@ def test_a_run_that_is_stopped_ends_and_leaves_nothing(batch, tmp_path):
         if stage == "pairing":
             stopping.set()
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StageStopped):
         batch(written(tmp_path / "a.jsonl", PAGES), watch=Watch(stopping, on_progress))
     assert os.listdir(tmp_path / "out") == []

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simhash.archive import Batch
+from simhash.archive import Portion
 from simhash.archive.format import keys as arrays
 from simhash.index import Relation
 from simhash.relation.tables import design
@@ -80,7 +80,7 @@ def test_bare_tables_are_existing_fingerprints(batch, tmp_path):
     old = near_values(1)
     new = near_values(2, of=old)
     values = arrays.from_ints(old.tolist(), 64)
-    archive = tables(tmp_path / "archive", Batch(len(old), values), Relation(design("10"), 3, None))
+    archive = tables(tmp_path / "archive", Portion(len(old), values), Relation(design("10"), 3, None))
     summary = batch(fingerprints(tmp_path / "new.parquet", new), existing=[archive], k=3)
     found = lines(tmp_path / "out" / "verdicts.jsonl")
     near = [answer is not None and answer[0] == "old" for answer in greedily(new, old, 3)]

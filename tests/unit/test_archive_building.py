@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 from simhash import native
-from simhash.archive import Effort, Holding, Plan, TableSet, build
+from simhash.archive import BuildPlan, Effort, Holding, TableSet, build
 from simhash.archive.building.merging import Merged, holding
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.huffman import code_lengths
@@ -92,7 +92,7 @@ def test_a_build_killed_anywhere_goes_on_where_it_was(tmp_path, has_records):
     rule = rule if has_records else relation(design("4"), 3, None)
     whole = content(built(tmp_path / "whole", items, rule).directory)
     held = Holding(64, has_records, verifier_bytes(rule), rule.bands)
-    plan = Plan(PROFILE if has_records else None, held, lambda _: rule, "job")
+    plan = BuildPlan(PROFILE if has_records else None, held, lambda _: rule, "job")
     steps = Dying(None)
     build(tmp_path / "counted", Listed(items), plan, replace(SMALL, threads=1, memory=2048), steps)
     skips = set()
@@ -120,7 +120,7 @@ def test_a_build_killed_while_it_clears_up_is_done(tmp_path, job, monkeypatch):
         built(tmp_path / "out", [1, 2, 3], rule)
     monkeypatch.undo()
     (tmp_path / "out" / "building" / "band0-0000").touch()
-    plan = Plan(None, Holding(64, False), lambda _: rule, job)
+    plan = BuildPlan(None, Holding(64, False), lambda _: rule, job)
     if job == "job":
         assert build(tmp_path / "out", Listed([1, 2, 3]), plan, SMALL, nothing).fingerprints == 3
     else:
@@ -134,7 +134,7 @@ def test_a_build_goes_on_only_for_the_same_job(tmp_path):
 
     with pytest.raises(KilledError):
         built(tmp_path / "out", [1, 2, 3], rule, on_progress=Dying(2))
-    plan = Plan(None, Holding(64, False), lambda _: rule, "another job")
+    plan = BuildPlan(None, Holding(64, False), lambda _: rule, "another job")
     with pytest.raises(TableMismatch, match="unfinished build of something else"):
         build(tmp_path / "out", Listed([1]), plan, SMALL, nothing)
 
@@ -163,7 +163,7 @@ def test_the_generation_names_the_content(tmp_path):
 
 def merged(out, sets, keep=lambda _: True, parts=None, effort=SMALL):
     rule = sets[0].relation if parts is None else replace(sets[0].relation, design=parts)
-    plan = Plan(sets[0].profile, holding(sets), lambda _: rule, "merge")
+    plan = BuildPlan(sets[0].profile, holding(sets), lambda _: rule, "merge")
     build(out, Merged(sets, keep), plan, effort, nothing)
     return TableSet(out)
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash import native
-from simhash.archive import Effort, Holding, Plan, TableSet, build
+from simhash.archive import BuildPlan, Effort, Holding, TableSet, build
 from simhash.archive.format import keys as arrays
 from simhash.archive.lookup.opened import matches, verifier_bytes
 from simhash.archive.verify import verify
@@ -183,7 +183,7 @@ def test_neighbours_are_those_of_an_index(tmp_path):
 
 def test_an_empty_set_answers(tmp_path):
     rule = relation(design("4"))
-    plan = Plan(PROFILE, Holding(64, True, verifier_bytes(rule)), lambda _: rule, "job")
+    plan = BuildPlan(PROFILE, Holding(64, True, verifier_bytes(rule)), lambda _: rule, "job")
     build(tmp_path / "set", Listed([]), plan, SMALL, nothing)
     tables = TableSet(tmp_path / "set")
     assert len(tables) == 0

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.evaluation import (
-    Found,
-    Rule,
+    FoundPairs,
+    MatchRule,
     Search,
     SignatureTable,
     Truth,
@@ -27,7 +27,7 @@ from simhash.evaluation import (
     search,
 )
 from simhash.evaluation.search import BLOCK_PAIRS
-from simhash.evaluation.truth import Reading
+from simhash.evaluation.truth import PairClass
 from simhash.index import Relation
 from simhash.relation.tables import design
 from simhash.signature.profiles import Signature
@@ -36,10 +36,10 @@ from tests.pages import crowd, flipped
 IDS = ["a", "b", "c", "d", "e"]
 
 
-def found(*pairs: tuple[int, int]) -> Found:
+def found(*pairs: tuple[int, int]) -> FoundPairs:
     """These pairs of the five pages, at distance 0."""
     places = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Found(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(len(IDS)))
+    return FoundPairs(places[:, 0], places[:, 1], np.zeros(len(places), dtype=np.int64), np.arange(len(IDS)))
 
 
 def signature(fingerprint: int | None, verifier: int | None = None, digest: str = "", features: int = 0) -> Signature:
@@ -47,37 +47,39 @@ def signature(fingerprint: int | None, verifier: int | None = None, digest: str 
     return Signature(fingerprint, verifier, digest or f"text:{fingerprint}", features)
 
 
-def readings(truth: Truth, digests: list[str] = IDS) -> dict[tuple[int, int], Reading]:
+def readings(truth: Truth, digests: list[str] = IDS) -> dict[tuple[int, int], PairClass]:
     """What every pair is, but for those that nobody knows."""
     pairs = list(combinations(range(len(digests)), 2))
     first, second = np.array(pairs).T
-    found = zip(pairs, map(Reading, truth.known(digests).readings_of(first, second).tolist()), strict=True)
-    return {pair: reading for pair, reading in found if reading != Reading.NEGATIVE or pair in truth.jaccard}
+    found = zip(pairs, map(PairClass, truth.known(digests).readings_of(first, second).tolist()), strict=True)
+    return {pair: reading for pair, reading in found if reading != PairClass.NEGATIVE or pair in truth.jaccard}
 
 
 def test_jaccard_decides_between_near_duplicate_grey_and_stranger() -> None:
     pairs = {("a", "b"): 0.8, ("a", "c"): 0.7999, ("a", "d"): 0.5, ("a", "e"): 0.4999, ("b", "c"): 1.0}
     assert readings(make_truth(IDS, pairs)) == {
-        (0, 1): Reading.POSITIVE,
-        (0, 2): Reading.GREY,
-        (0, 3): Reading.GREY,
-        (0, 4): Reading.NEGATIVE,
-        (1, 2): Reading.EXACT,
+        (0, 1): PairClass.POSITIVE,
+        (0, 2): PairClass.GREY,
+        (0, 3): PairClass.GREY,
+        (0, 4): PairClass.NEGATIVE,
+        (1, 2): PairClass.EXACT,
     }
 
 
 def test_pages_of_one_digest_are_exact_copies_listed_or_not() -> None:
     truth = make_truth(IDS, {("a", "b"): 0.9})
-    assert readings(truth, ["x", "x", "y", "y", "y"]) == dict.fromkeys([(0, 1), (2, 3), (2, 4), (3, 4)], Reading.EXACT)
+    assert readings(truth, ["x", "x", "y", "y", "y"]) == dict.fromkeys(
+        [(0, 1), (2, 3), (2, 4), (3, 4)], PairClass.EXACT
+    )
 
 
 def test_a_label_overrides_the_jaccard_similarity() -> None:
     pairs = {("a", "b"): 0.95, ("c", "d"): 0.6}
     labels = {("b", "a"): False, ("d", "c"): True, ("a", "e"): True}
     assert readings(make_truth(IDS, pairs, labels)) == {
-        (0, 1): Reading.NEGATIVE,
-        (2, 3): Reading.POSITIVE,
-        (0, 4): Reading.POSITIVE,
+        (0, 1): PairClass.NEGATIVE,
+        (2, 3): PairClass.POSITIVE,
+        (0, 4): PairClass.POSITIVE,
     }
 
 
@@ -89,8 +91,8 @@ def test_a_pair_of_pages_that_are_not_in_the_set_is_left_out_and_counted() -> No
 def test_the_reading_of_a_pair_that_is_not_known_is_negative() -> None:
     known = make_truth(IDS, {("a", "e"): 0.9}).known(IDS)
     first, second = np.array([0, 0, 3]), np.array([4, 1, 4])
-    assert known.readings_of(first, second).tolist() == [Reading.POSITIVE, Reading.NEGATIVE, Reading.NEGATIVE]
-    assert make_truth(IDS, {}).known(IDS).readings_of(first, second).tolist() == [Reading.NEGATIVE] * 3
+    assert known.readings_of(first, second).tolist() == [PairClass.POSITIVE, PairClass.NEGATIVE, PairClass.NEGATIVE]
+    assert make_truth(IDS, {}).known(IDS).readings_of(first, second).tolist() == [PairClass.NEGATIVE] * 3
 
 
 def test_figures_of_five_pages_are_those_counted_by_hand() -> None:
@@ -115,11 +117,11 @@ def test_pages_called_duplicate_are_counted_by_what_their_oldest_match_is() -> N
     pairs = {("a", "b"): 0.95, ("a", "c"): 0.6, ("b", "c"): 0.9, ("c", "d"): 0.9}
     known = make_truth(IDS, pairs).known(IDS)
     counted = duplicates_by_reading(found((0, 1), (0, 2), (1, 2), (2, 3), (3, 4)), known)
-    assert dict(zip(Reading, counted.tolist(), strict=True)) == {
-        Reading.NEGATIVE: 1,
-        Reading.GREY: 1,
-        Reading.POSITIVE: 1,
-        Reading.EXACT: 0,
+    assert dict(zip(PairClass, counted.tolist(), strict=True)) == {
+        PairClass.NEGATIVE: 1,
+        PairClass.GREY: 1,
+        PairClass.POSITIVE: 1,
+        PairClass.EXACT: 0,
     }
     assert duplicates_by_reading(found(), known).tolist() == [0, 0, 0, 0]
 
@@ -131,9 +133,9 @@ def test_pages_called_duplicate_are_those_of_an_index(seed: int, size: int) -> N
     pages = [signature(each.fingerprint, digest=each.digest) for each in crowd(size, random)]
     pages += random.sample(pages, size // 2)
     table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
-    searched = search(table, [Rule(4)]).found[0]
+    searched = search(table, [MatchRule(4)]).found[0]
     stored: list[int] = []
-    expected: Counter[Reading] = Counter()
+    expected: Counter[PairClass] = Counter()
     known = make_truth([str(i) for i in range(len(pages))], {}).known([page.digest for page in pages])
     matching = set(searched.page_pairs())
     for page in range(len(pages)):
@@ -141,9 +143,9 @@ def test_pages_called_duplicate_are_those_of_an_index(seed: int, size: int) -> N
         if match is None:
             stored.append(page)
         else:
-            expected[Reading(int(known.readings_of(np.array([match]), np.array([page]))[0]))] += 1
+            expected[PairClass(int(known.readings_of(np.array([match]), np.array([page]))[0]))] += 1
     counted = duplicates_by_reading(searched, known)
-    assert dict(zip(Reading, counted.tolist(), strict=True)) == {reading: expected[reading] for reading in Reading}
+    assert dict(zip(PairClass, counted.tolist(), strict=True)) == {reading: expected[reading] for reading in PairClass}
 
 
 def test_exact_copies_are_in_no_figure_but_their_own() -> None:
@@ -185,20 +187,20 @@ def test_a_stranger_within_k_is_a_false_pair_and_one_beyond_is_not() -> None:
     table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
     known = make_truth(IDS[:3], {}).known([s.digest for s in signatures])
     for k, false_pairs in ((0, 0), (1, 1), (2, 1), (3, 2), (4, 3)):
-        everything = search(table, [Rule(k)]).found[0]
+        everything = search(table, [MatchRule(k)]).found[0]
         assert figures_by_language(everything, known, ["en"] * 3)["ALL"].false_pairs == false_pairs
 
 
 def test_pages_without_a_fingerprint_match_on_their_digest_only() -> None:
     signatures = [signature(None, None, "x"), signature(0, None, "x"), signature(None, None, "x"), signature(None)]
     table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
-    matched = search(table, [Rule(63)]).found[0]
+    matched = search(table, [MatchRule(63)]).found[0]
     assert matched.page_pairs() == [(0, 2)]
 
 
 def test_a_page_without_a_verifier_matches_nothing_where_the_verifier_is_asked() -> None:
     table = SignatureTable.of([signature(0, None), signature(1, 0)], bits=64, verifier_bits=64, bands=0)
-    asked, not_asked = search(table, [Rule(3, verifier_reach=64), Rule(3)]).found
+    asked, not_asked = search(table, [MatchRule(3, verifier_reach=64), MatchRule(3)]).found
     assert (len(asked), len(not_asked)) == (0, 1)
 
 
@@ -207,7 +209,7 @@ def test_histograms_count_every_pair_of_fingerprints_once() -> None:
     table = SignatureTable.of(signatures, bits=64, verifier_bits=64, bands=0)
     known = make_truth(IDS[:4], {("a", "b"): 0.9, ("a", "d"): 0.9}).known([s.digest for s in signatures])
     gate = histograms(table, known, search(table, [])).gate
-    assert {(reading.name, at): gate[reading][at] for reading in Reading for at in np.flatnonzero(gate[reading])} == {
+    assert {(reading.name, at): gate[reading][at] for reading in PairClass for at in np.flatnonzero(gate[reading])} == {
         ("POSITIVE", 1): 1,
         ("NEGATIVE", 1): 1,
         ("NEGATIVE", 2): 1,
@@ -233,7 +235,7 @@ def test_all_pairs_at_once_are_those_of_brute_force(chosen: tuple[Relation, int]
     signatures = [Signature(e.fingerprint, e.verifier, e.digest, 9) for e in entries]
     table = SignatureTable.of(signatures, relation.design.bits, relation.verifier_bits, bands)
     expected = {(i, j) for i, j in combinations(range(len(entries)), 2) if relation.matches(entries[i], entries[j])}
-    matched = search(table, [Rule.of(relation)]).found[0]
+    matched = search(table, [MatchRule.of(relation)]).found[0]
     assert matched.page_pairs() == sorted(expected)
 
 
@@ -249,7 +251,7 @@ def test_sets_larger_than_a_block_are_searched_to_the_last_pair() -> None:
     values = [random.getrandbits(64) for _ in range(count - 1)]
     values.append(flipped(values[0], 64, 2, random))
     table = SignatureTable.of([signature(value) for value in values], 64, 64, 0)
-    searched: Search = search(table, [Rule(5)])
+    searched: Search = search(table, [MatchRule(5)])
     assert searched.found[0].page_pairs() == [(0, count - 1)]
     assert searched.gate.sum() == count * (count - 1) // 2
 
@@ -272,20 +274,20 @@ LISTED = st.dictionaries(
 LABELS = st.dictionaries(st.sampled_from(list(combinations(range(14), 2))), st.booleans(), max_size=12)
 
 
-def reading_of(pair: tuple[int, int], truth: Truth, pages: list[Signature]) -> Reading:
+def reading_of(pair: tuple[int, int], truth: Truth, pages: list[Signature]) -> PairClass:
     """What a pair is, by the words of `truth`."""
     a, b = pair
     label, jaccard = truth.labels.get(pair), truth.jaccard.get(pair, 0.0)
     if label is False:
-        return Reading.NEGATIVE
+        return PairClass.NEGATIVE
     if pages[a].digest == pages[b].digest or jaccard == 1:
-        return Reading.EXACT
+        return PairClass.EXACT
     if label or jaccard >= 0.8:
-        return Reading.POSITIVE
-    return Reading.GREY if jaccard >= 0.5 else Reading.NEGATIVE
+        return PairClass.POSITIVE
+    return PairClass.GREY if jaccard >= 0.5 else PairClass.NEGATIVE
 
 
-def matches(a: Signature, b: Signature, rule: Rule) -> bool:
+def matches(a: Signature, b: Signature, rule: MatchRule) -> bool:
     """Whether two pages match, every pair compared."""
     if a.fingerprint is None or b.fingerprint is None:
         return a.fingerprint is b.fingerprint and a.digest == b.digest
@@ -298,13 +300,13 @@ def matches(a: Signature, b: Signature, rule: Rule) -> bool:
     return (a.verifier ^ b.verifier).bit_count() <= rule.verifier_reach
 
 
-@given(SIGNATURES, LANGUAGES, LISTED, LABELS, st.sampled_from([Rule(1), Rule(2, 1), Rule(63, 64)]))
+@given(SIGNATURES, LANGUAGES, LISTED, LABELS, st.sampled_from([MatchRule(1), MatchRule(2, 1), MatchRule(63, 64)]))
 def test_copies_count_as_if_every_pair_of_pages_were_looked_at(
     pages: list[Signature],
     languages: list[str],
     listed: dict[tuple[int, int], float],
     labels: dict[tuple[int, int], bool],
-    rule: Rule,
+    rule: MatchRule,
 ) -> None:
     truth = Truth(len(pages), listed, labels)
     known = truth.known([page.digest for page in pages])
@@ -320,22 +322,22 @@ def test_copies_count_as_if_every_pair_of_pages_were_looked_at(
         among = [pair for pair in pairs if name in ("ALL", language[pair])]
         counted = Counter((reading[pair], pair in hits) for pair in among)
         for of, total, found in (
-            (Reading.POSITIVE, each.pairs_080, each.found_080),
-            (Reading.GREY, each.grey_pairs, each.grey_found),
-            (Reading.EXACT, each.pairs_exact, round((each.recall_exact or 0) * each.pairs_exact)),
+            (PairClass.POSITIVE, each.pairs_080, each.found_080),
+            (PairClass.GREY, each.grey_pairs, each.grey_found),
+            (PairClass.EXACT, each.pairs_exact, round((each.recall_exact or 0) * each.pairs_exact)),
         ):
             assert (total, found) == (counted[of, True] + counted[of, False], counted[of, True])
-        assert each.false_pairs == counted[Reading.NEGATIVE, True]
+        assert each.false_pairs == counted[PairClass.NEGATIVE, True]
     assert figures["ALL"].pairs_080 == sum(each.pairs_080 for name, each in figures.items() if name != "ALL")
     near = [pair for pair in pairs if None not in (pages[pair[0]].fingerprint, pages[pair[1]].fingerprint)]
     apart = Counter(
         (reading[a, b], ((pages[a].fingerprint or 0) ^ (pages[b].fingerprint or 0)).bit_count()) for a, b in near
     )
     gate = histograms(table, known, searched).gate
-    assert {(Reading(of), int(at)): gate[of, at] for of, at in zip(*np.nonzero(gate), strict=True)} == dict(apart)
+    assert {(PairClass(of), int(at)): gate[of, at] for of, at in zip(*np.nonzero(gate), strict=True)} == dict(apart)
     step = searched.found[0].distance % 3
     row = by_reading(searched.found[0], known, step, 3)
-    assert row.sum(axis=1).tolist() == [sum(reading[pair] == of for pair in hits) for of in Reading]
+    assert row.sum(axis=1).tolist() == [sum(reading[pair] == of for pair in hits) for of in PairClass]
 
 
 def test_twenty_thousand_copies_are_one_row_and_two_hundred_million_pairs() -> None:
@@ -344,14 +346,14 @@ def test_twenty_thousand_copies_are_one_row_and_two_hundred_million_pairs() -> N
     pages[7] = signature(0xABD, 5, "z")
     table = SignatureTable.of(pages, bits=64, verifier_bits=64, bands=0)
     known = make_truth([str(number) for number in range(count)], {("7", "8"): 0.9}).known([p.digest for p in pages])
-    searched = search(table, [Rule(3, 14)])
+    searched = search(table, [MatchRule(3, 14)])
     assert (len(table.near), len(searched.found[0]), len(known.first)) == (3, 3, 1)
     figures = figures_by_language(searched.found[0], known, ["en"] * count)["ALL"]
     of_x, of_y = count // 2 - 1, count // 2
     assert figures.pairs_exact == of_x * (of_x - 1) // 2 + of_y * (of_y - 1) // 2
     assert (figures.recall_exact, figures.recall_080, figures.false_pairs) == (1.0, 1.0, of_x - 1)
     gate = histograms(table, known, searched).gate
-    assert (gate[Reading.EXACT, 0], gate[Reading.NEGATIVE, 1]) == (of_x * (of_x - 1) // 2, of_x - 1)
+    assert (gate[PairClass.EXACT, 0], gate[PairClass.NEGATIVE, 1]) == (of_x * (of_x - 1) // 2, of_x - 1)
 
 
 def test_the_longest_common_substring_of_published_and_hand_made_pairs() -> None:

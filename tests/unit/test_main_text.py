@@ -102,7 +102,7 @@ def test_where_little_is_sure_what_is_possible_is_content_if_it_is_likely() -> N
 def test_short_blocks_of_one_list_have_one_score() -> None:
     blocks = read_blocks(f"<ul><li>{SENTENCE}<li>a<li>bc</ul><td>d<br>e</td><td>f".encode(), {})
     scores = np.array([90, 10, 40, 1, 2, -7])
-    assert block_features.shared(block_features.Page(blocks), scores).tolist() == [90, 30, 30, 1, 1, -7]
+    assert block_features.shared(block_features.PageBlocks(blocks), scores).tolist() == [90, 30, 30, 1, 1, -7]
 
 
 def test_a_page_says_of_itself_its_title_language_canonical_url_and_robots() -> None:

@@ -14,7 +14,7 @@ from simhash.index.rows import RecordRow, Takedown, encoded
 from tests.kafka.test_rebuild import PROFILE, told
 from tests.pages import entry
 from worker.errors import InputError
-from worker.rebuilding.collected import Collected, forgotten
+from worker.rebuilding.collected import CollectedVerdicts, forgotten
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Settled, in_file
 from worker.rebuilding.sources import taken_down as read_takedowns
@@ -39,7 +39,7 @@ def test_what_was_forgotten_before_a_takedown_stays_forgotten(steps, most):
                 Takedown("", 10 * at + 5, seq, observed) for observed in (f"{seq:016x}", "f" * 16, f"{seq:016x}")
             ]
     with Sorted() as unique:
-        collected = Collected(PROFILE, takedowns, unique)
+        collected = CollectedVerdicts(PROFILE, takedowns, unique)
         for row in rows:
             unique.add(row)
         first = forgotten(collected.numbered(), takedowns, most)
@@ -69,7 +69,7 @@ def test_numbers_that_no_verdict_has_are_missing_but_not_beside_what_is_forgotte
     with Sorted() as unique:
         for seq in reversed(seqs):
             unique.add(row_of(seq, inserted_ms=seq))
-        found = list(Collected(PROFILE, [], unique).missing(skipped, oldest_ms, from_first, FOR_EVER_MS))
+        found = list(CollectedVerdicts(PROFILE, [], unique).missing(skipped, oldest_ms, from_first, FOR_EVER_MS))
     assert [(each[0], each[-1]) for each in found] == missing
 
 
@@ -85,7 +85,7 @@ def test_numbers_that_no_verdict_has_are_missing_but_not_beside_what_is_forgotte
 )
 def test_numbers_that_were_never_told_are_not_missing(whole_from_ms, first_offsets, missing):
     with Sorted() as unique:
-        collected = Collected(PROFILE, [], unique)
+        collected = CollectedVerdicts(PROFILE, [], unique)
         list(collected.add_all(Settled("pages", n, offset) for n, offset in enumerate(first_offsets)))
         for seq in (4, 5, 9):
             unique.add(row_of(seq, inserted_ms=seq))

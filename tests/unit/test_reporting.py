@@ -16,7 +16,7 @@ from worker.judging.judge import judge, prepare
 from worker.records.hints import host_of
 from worker.records.passing import RawRecord, Source
 from worker.records.verdict import encode
-from worker.reporting.collected import Collected
+from worker.reporting.collected import ReportData
 from worker.reporting.pairs import names_of, shown
 from worker.settings import Settings
 
@@ -48,7 +48,7 @@ def data_of(path):
 
 
 def test_totals_hosts_and_clusters_are_those_of_the_verdicts():
-    collected = Collected()
+    collected = ReportData()
     collected.add_all(told_of(PAGES))
     assert (collected.verdicts, collected.unique, collected.exact, collected.near) == (36, 12, 12, 12)
     hosts = {name: (h.pages, h.unique, h.exact, h.near) for name, h in collected.hosts.items()}
@@ -61,13 +61,13 @@ def test_totals_hosts_and_clusters_are_those_of_the_verdicts():
 def test_a_url_without_a_host_is_its_own():
     assert host_of("https://Example.org:8080/x") == "example.org"
     assert host_of("no url at all") is host_of("http://[broken") is None
-    collected = Collected()
+    collected = ReportData()
     collected.add_all([msgspec.structs.replace(told_of(PAGES)[0], url="no url at all")])
     assert list(collected.hosts) == ["no url at all"]
 
 
 def test_pairs_of_clusters_and_the_least_similar_are_shown_first():
-    collected = Collected()
+    collected = ReportData()
     collected.add_all(told_of(PAGES))
     assert len(shown(collected, 50, 10)) == 10
     assert {row.number for row in shown(collected, 50, 1000)} == {row.number for row in collected.rows}
@@ -140,6 +140,6 @@ def test_explain_says_what_is_not_there(files, say):
 
 
 def test_verdicts_of_another_profile_are_counted_all_the_same():
-    collected = Collected()
+    collected = ReportData()
     collected.add_all(msgspec.structs.replace(each, profile="mine/3") for each in told_of(PAGES))
     assert (collected.near, collected.profiles) == (12, {"mine/3": 36})

@@ -30,7 +30,7 @@ PAUSE_SECONDS = 5.0
 STEPS = ("retire", "merge")
 
 
-class Stopped(Exception):
+class BuildStopped(Exception):
     """Asked to stop in the middle of a build. The next one begins it anew, or goes on with it."""
 
 
@@ -78,7 +78,7 @@ def keep(settings: Settings, step: str, registry: CollectorRegistry) -> None:
         while not stopping.is_set():
             try:
                 _keep(settings, step, metrics, stopping)
-            except Stopped:
+            except BuildStopped:
                 return
             except IndexMigrated as error:
                 log.warning("%s: opening it again", error)
@@ -100,7 +100,7 @@ def opened(settings: Settings, stopping: Callable[[], bool] = lambda: False) -> 
 
     def tell(stage: str, done: int, total: int | None) -> None:
         if stopping():
-            raise Stopped
+            raise BuildStopped
 
     retiring = Retiring(connected_index(settings, configured_profile(settings)), archive_of(settings))
     return Ageing(retiring, retention(settings), settings.archive_pages, on_progress=tell)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from simhash.archive import Effort, Manifest, Plan, Source, TableSet, build
+from simhash.archive import BuildPlan, Effort, EntrySource, Manifest, TableSet, build
 from simhash.archive.building.builder import WORK
 from simhash.archive.building.ingest import Holding
 from simhash.archive.building.merging import Merged
@@ -110,7 +110,7 @@ class Ageing:
         """Where a segment is made: of this machine alone, for a lock may not reach another one."""
         return self.directory / f"{BUILDING}{socket.gethostname()}-{what}"
 
-    def _built(self, building: Path, source: Source, job: str) -> Manifest:
+    def _built(self, building: Path, source: EntrySource, job: str) -> Manifest:
         spec = self.retiring.index.spec
         relation = spec.relation
         holding = Holding(relation.design.bits, True, verifier_bytes(relation), relation.bands)
@@ -122,7 +122,7 @@ class Ageing:
         if (building / manifests.NAME).exists():  # killed before it had its name
             shutil.rmtree(building / WORK, ignore_errors=True)
             return manifests.read(building)
-        plan = Plan(spec.profile, holding, lambda _: relation, job)
+        plan = BuildPlan(spec.profile, holding, lambda _: relation, job)
         return build(building, source, plan, EFFORT, tell)
 
     def _placed(self, building: Path, made: Manifest, first: int, last: int) -> Segment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from worker.batch.sources import Source
+from worker.batch.sources import BatchInput
 from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.files.pages_out import ANNOTATION_OF_ALL, Output, pages_out, writing
@@ -25,7 +25,7 @@ class Annotated:
             written.
     """
 
-    def __init__(self, sources: Sequence[Source], form: str, directory: Path, largest_page: int) -> None:
+    def __init__(self, sources: Sequence[BatchInput], form: str, directory: Path, largest_page: int) -> None:
         if signed := [each.name for each in sources if each.kind in ("verdicts", "tables")]:
             raise InputError(f"{signed[0]} holds no pages but signatures: there is nothing to annotate")
         self.path = directory / f"annotated.{form}"

@@ -27,8 +27,7 @@ from worker.batch.columns import PAGES, Row, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
 from worker.batch.preference import COLUMN, number_in, number_of
 from worker.batch.signing import Signing, signed_pages
-from worker.batch.sources import Slice, footer, is_compressed
-from worker.batch.sources import Source as Input
+from worker.batch.sources import BatchInput, Slice, footer, is_compressed
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.inputs import open_input
@@ -49,7 +48,7 @@ OF_A_VERDICT = frozenset(PAGES.names)
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Some rows of a slice.
 
     Attributes:
@@ -75,7 +74,7 @@ class Counted:
     skipped: int = 0
 
 
-def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[RowBlock]:
     """All rows of a slice.
 
     Raises:
@@ -87,7 +86,7 @@ def blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
             yield block
 
 
-def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[RowBlock]:
     if part.source.kind == "verdicts":
         return _verdicts(part, signing)
     if part.source.kind == "tables":
@@ -103,7 +102,7 @@ def _blocks(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
 
 
 @contextmanager
-def _reading(source: Input) -> Iterator[None]:
+def _reading(source: BatchInput) -> Iterator[None]:
     """Say of which input a read failed."""
     try:
         yield
@@ -112,12 +111,12 @@ def _reading(source: Input) -> Iterator[None]:
         raise InputError(f"{source.name}: {text.removeprefix(f'{source.path}: ')}") from error
 
 
-def _whole(table: pa.Table, names: frozenset[str]) -> Block:
+def _whole(table: pa.Table, names: frozenset[str]) -> RowBlock:
     def read(wanted: Sequence[str], rows: Rows | None) -> pa.Table:
         found = table.select(wanted)
         return found if rows is None else found.take(pa.array(rows))
 
-    return Block(np.asarray(table["at"].to_numpy(), np.int64), names, read)
+    return RowBlock(np.asarray(table["at"].to_numpy(), np.int64), names, read)
 
 
 def _check_profile(given: object, label: str) -> None:
@@ -128,7 +127,7 @@ def _check_profile(given: object, label: str) -> None:
         )
 
 
-def _tables(part: Slice, signing: Signing) -> Iterator[Block]:
+def _tables(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     archive = Archive(part.source.path)
     _check_profile(archive.profile or signing.label, signing.label)
     number = part.source.number
@@ -136,7 +135,7 @@ def _tables(part: Slice, signing: Signing) -> Iterator[Block]:
         high = min(part.last, low + ARCHIVE_BLOCKS)
         if archive.is_bare:
             made = archive.fingerprints(number, low, high)
-            yield Block(made.at, OF_A_BARE_SET, partial(_columns_of, made))
+            yield RowBlock(made.at, OF_A_BARE_SET, partial(_columns_of, made))
         else:
             yield _whole(archive.records(number, low, high), OF_A_RECORD)
 
@@ -148,7 +147,7 @@ def _columns_of(made: Made, names: Sequence[str], rows: Rows | None) -> pa.Table
 # Pages -----------------------------------------------------------------------------------------------------------
 
 
-def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
+def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[RowBlock]:
     opened = open_input(str(part.source.path), signing.recipe.limits.page, spool=False)
     own = (
         (position, record, number_in(record.value, signing.field) if isinstance(record, RawRecord) else None)
@@ -160,7 +159,7 @@ def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[Block]:
     counted.skipped = opened.skipped if part.first == 0 else 0
 
 
-def _pages_in_parquet(part: Slice, signing: Signing) -> Iterator[Block]:
+def _pages_in_parquet(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     path, groups = part.source.path, range(part.first, part.last)
     preferred = zip(pages_in_parquet(path, groups), _preferences(path, groups, signing.field), strict=False)
     for table in signed_pages(part.source, ((*page, preference) for page, preference in preferred), signing):
@@ -179,7 +178,7 @@ def _preferences(path: Path, groups: Sequence[int], field: str | None) -> Iterat
 # Verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(part: Slice, signing: Signing) -> Iterator[Block]:
+def _verdicts(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
     path = part.source.path
     with path.open("rb", buffering=0) as file, decompressed(file) as content:
@@ -228,7 +227,7 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
 # Signatures in Parquet -------------------------------------------------------------------------------------------
 
 
-def _signatures(part: Slice, signing: Signing) -> Iterator[Block]:
+def _signatures(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     file = pq.ParquetFile(part.source.path)
     topic = topic_of_footer(part.source.path)
     position = rows_before(file, part.first)
@@ -240,7 +239,7 @@ def _signatures(part: Slice, signing: Signing) -> Iterator[Block]:
             for profile in pc.unique(_read(file, group, ["profile"])["profile"]).to_pylist():
                 _check_profile(profile, signing.label)
         made_up = names if _all_have_fingerprints(file, group) else names | {"rejection"}
-        yield Block(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic, signing.field))
+        yield RowBlock(at, made_up, _RowGroup(part.source, file, group, at, offsets, topic, signing.field))
         position += len(at)
 
 
@@ -260,7 +259,7 @@ def _all_have_fingerprints(file: pq.ParquetFile, group: int) -> bool:
 class _RowGroup:
     """Reads columns of one row group; what the file has not is made up for the rows asked for."""
 
-    source: Input
+    source: BatchInput
     file: pq.ParquetFile
     group: int
     at: Rows

@@ -31,7 +31,7 @@ NOT_THERE = re.compile(r"(\S+/bin/java): No such file")
 LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
-class Stopped(Exception):
+class StageStopped(Exception):
     """A stage was stopped before its end."""
 
 
@@ -128,7 +128,7 @@ class Engine:
             Stopped: `stopping` was set before the end.
         """
         if stopping.is_set():
-            raise Stopped
+            raise StageStopped
         if not tasks:
             return []
         self._stages += 1
@@ -140,7 +140,7 @@ class Engine:
             if stopping.is_set():
                 self._context.cancelAllJobs()
                 stage.join(END_SECONDS)
-                raise Stopped
+                raise StageStopped
         if stage.failure and self._context._jsc.sc().isStopped():
             raise SettingsError(
                 f"Spark at {self._context.master} has ended the application: a master that cannot be reached, or that"

@@ -33,15 +33,14 @@ from worker.batch.annotated import Annotated
 from worker.batch.clusters import Clusters
 from worker.batch.columns import Row
 from worker.batch.deciding import Existing
-from worker.batch.engine import Engine, Stopped
+from worker.batch.engine import Engine, StageStopped
 from worker.batch.existing import existing_of
 from worker.batch.groups import Groups, load
 from worker.batch.pairing import EDGES, PAIRS, Link, Pair, Range
 from worker.batch.request import Watch
 from worker.batch.results import BatchSummary, Judgement, Results, rows_in_order
 from worker.batch.signing import Signing
-from worker.batch.sources import Slice, slices
-from worker.batch.sources import Source as Input
+from worker.batch.sources import BatchInput, Slice, slices
 from worker.batch.tasks import Done, Scan, Sign, new_pages, part_file
 from worker.errors import InputError, TooFewJudged
 
@@ -59,7 +58,7 @@ Relate = Callable[[int], Relation]
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchJob:
     """What a batch was asked to do.
 
     Attributes:
@@ -70,8 +69,8 @@ class Batch:
         annotate: in which form the new pages are written once more, annotated; None: they are not.
     """
 
-    new: Sequence[Input]
-    existing: Sequence[Input]
+    new: Sequence[BatchInput]
+    existing: Sequence[BatchInput]
     out: Path
     profile: Profile
     signing: Signing
@@ -82,7 +81,7 @@ class Batch:
     annotate: str | None = None
 
 
-def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
+def run_batch(batch: BatchJob, engine: Engine, watch: Watch, scratch: Path) -> BatchSummary:
     """Do it all; nothing is written unless all is.
 
     Args:
@@ -94,7 +93,7 @@ def run_batch(batch: Batch, engine: Engine, watch: Watch, scratch: Path) -> Batc
         TaskFailed: a task failed every time.
     """
     start = time.monotonic()
-    summary = _Run(batch, engine, watch, scratch).done()
+    summary = _BatchRun(batch, engine, watch, scratch).done()
     summary.seconds = time.monotonic() - start
     summary.complete = True
     return summary
@@ -130,8 +129,8 @@ def _remove(directory: Path) -> None:
 
 
 @dataclass
-class _Run:
-    batch: Batch
+class _BatchRun:
+    batch: BatchJob
     engine: Engine
     watch: Watch
     scratch: Path
@@ -164,7 +163,7 @@ class _Run:
         summary.stage_seconds, summary.task_seconds = _rounded(self.seconds), _rounded(self.processor)
         return summary
 
-    def _slices(self, inputs: Sequence[Input]) -> list[tuple[int, Slice]]:
+    def _slices(self, inputs: Sequence[BatchInput]) -> list[tuple[int, Slice]]:
         return list(enumerate(slices(inputs, self.engine.cores)))
 
     def _stage(self, name: str, function: Callable[[Any], Done], tasks: Sequence[Any]) -> list[Done]:
@@ -276,7 +275,7 @@ class _Run:
         """The rows of files that follow one another, each of several that are merged."""
         for parts in files:
             if self.watch.stopping.is_set():
-                raise Stopped
+                raise StageStopped
             if len(parts) == 1:
                 for batch in pq.ParquetFile(parts[0]).iter_batches():
                     yield pa.Table.from_batches([batch])
@@ -326,7 +325,7 @@ class _Run:
 
     def _tell(self, done: int, total: int) -> None:
         if self.watch.stopping.is_set():
-            raise Stopped
+            raise StageStopped
         self.watch.on_progress("writing", done, total)
 
 

@@ -10,7 +10,7 @@ from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile
 from worker.batch.engine import Engine, EngineSettings
-from worker.batch.job import Batch, Relate, run_batch, scratch_in
+from worker.batch.job import BatchJob, Relate, run_batch, scratch_in
 from worker.batch.preference import field_of
 from worker.batch.request import Request, Watch
 from worker.batch.results import BatchSummary
@@ -43,7 +43,7 @@ def launch(request: Request, watch: Watch) -> BatchSummary:
             engine.close()
 
 
-def batch_of(request: Request) -> Batch:
+def batch_of(request: Request) -> BatchJob:
     """What was asked, looked at: no page is read, and no Spark needed.
 
     Raises:
@@ -62,7 +62,7 @@ def batch_of(request: Request) -> Batch:
     if tables := [source.name for source in new if source.kind == "tables"]:
         raise InputError(f"{tables[0]} holds tables of what exists: give it with --against")
     asked = (request.clusters, request.max_rejected, request.keep, request.annotate)
-    return Batch(new, existing, request.out, profile, signing, relate, *asked)
+    return BatchJob(new, existing, request.out, profile, signing, relate, *asked)
 
 
 def relation_for(settings: Settings, profile: Profile, k: int | None) -> Relate:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from worker.batch.columns import Row, place, row_of_page, table_of
 from worker.batch.preference import COLUMN
-from worker.batch.sources import Source
+from worker.batch.sources import BatchInput
 from worker.files.inputs import Record
 from worker.files.outputs import rejection_line
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
@@ -51,7 +51,7 @@ class Signing:
         return self.recipe.profile.label
 
 
-def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) -> Iterator[pa.Table]:
+def signed_pages(source: BatchInput, records: Iterable[Numbered], signing: Signing) -> Iterator[pa.Table]:
     """The records as rows, in order, some at a time; what cannot be judged as a rejection in its place."""
     pool = _pool(signing.recipe, signing.deadline)
     under_way: deque[tuple[list[Numbered], Pending]] = deque()
@@ -67,7 +67,7 @@ def signed_pages(source: Source, records: Iterable[Numbered], signing: Signing) 
         yield table_of(list(_rows(source, batch, pending, signing)))
 
 
-def _rows(source: Source, batch: list[Numbered], pending: Pending, signing: Signing) -> Iterator[Row]:
+def _rows(source: BatchInput, batch: list[Numbered], pending: Pending, signing: Signing) -> Iterator[Row]:
     outcomes = iter(pending.results())
     for position, record, preference in batch:
         at = place(source.number, position)

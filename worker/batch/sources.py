@@ -41,7 +41,7 @@ SLICE_BLOCKS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BatchInput:
     """One file, or one directory of HTML or of tables, and its place among all inputs of its side; named as given."""
 
     number: int
@@ -59,12 +59,12 @@ class Source:
 class Slice:
     """A part of a source: share `first` of `last` (pages), or bytes, row groups or blocks from `first` to `last`."""
 
-    source: Source
+    source: BatchInput
     first: int
     last: int
 
 
-def sources(names: Sequence[str]) -> list[Source]:
+def sources(names: Sequence[str]) -> list[BatchInput]:
     """The sources that the names mean, in order; a directory of files is each of its files, by name.
 
     Raises:
@@ -73,7 +73,7 @@ def sources(names: Sequence[str]) -> list[Source]:
     found = [(name, kind) for given in names for name, kind in _sources(given)]
     _refuse_repeated([name for name, _ in found])
     here = Path.cwd()  # a task may run in another
-    return [Source(number, name, kind, here) for number, (name, kind) in enumerate(found)]
+    return [BatchInput(number, name, kind, here) for number, (name, kind) in enumerate(found)]
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ def is_compressed(path: Path) -> bool:
         return compression_of(file) != ""
 
 
-def slices(found: Sequence[Source], tasks: int) -> list[Slice]:
+def slices(found: Sequence[BatchInput], tasks: int) -> list[Slice]:
     """The slices of all sources, in order.
 
     Args:
@@ -145,7 +145,7 @@ def slices(found: Sequence[Source], tasks: int) -> list[Slice]:
     return [part for source in found for part in _slices(source, wanted)]
 
 
-def _slices(source: Source, wanted: int) -> Iterator[Slice]:
+def _slices(source: BatchInput, wanted: int) -> Iterator[Slice]:
     path = source.path
     if source.kind == "parquet":
         yield from (Slice(source, low, high) for low, high in _row_groups(path, wanted))

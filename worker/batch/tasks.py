@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from simhash.errors import SimhashError
 from simhash.index.interface import STORED_BYTES, Relation
-from worker.batch.blocks import Block, Counted, blocks
+from worker.batch.blocks import Counted, RowBlock, blocks
 from worker.batch.columns import PAGES, byte_rows, numbers, signatures_of
 from worker.batch.groups import Groups
 from worker.batch.keeping import OldestProbe
@@ -227,7 +227,7 @@ class Scan:
         return Done(counted.rows, found[0].num_rows, rejected, 0, numbered, last_seq)
 
 
-def _rejections(block: Block, keys: pa.Table) -> pa.Table:
+def _rejections(block: RowBlock, keys: pa.Table) -> pa.Table:
     """What is said of the rows of a block that nobody can read."""
     rows = np.flatnonzero(np.asarray(pc.is_null(keys["fingerprint"])))
     if not len(rows):
@@ -235,7 +235,7 @@ def _rejections(block: Block, keys: pa.Table) -> pa.Table:
     return block.columns(REJECTIONS.names, rows).drop_null().cast(REJECTIONS)
 
 
-def _ages(block: Block) -> tuple[int, int]:
+def _ages(block: RowBlock) -> tuple[int, int]:
     """The lowest and the highest number of a block's pages; 0 where they have none."""
     found = pc.min_max(block.columns(["seq"])["seq"]).as_py()
     return found["min"] or 0, found["max"] or 0
@@ -251,7 +251,7 @@ def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.T
     return table.filter(pa.array(first))
 
 
-def _matches_in(block: Block, keys: pa.Table, scan: Scan, keeper: OldestProbe, name: str) -> Iterator[pa.Table]:
+def _matches_in(block: RowBlock, keys: pa.Table, scan: Scan, keeper: OldestProbe, name: str) -> Iterator[pa.Table]:
     new: NewPages = scan.new.value
     stands = _representatives(block)
     signed = _by_age(block, np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"]))))
@@ -272,7 +272,7 @@ def _matches_in(block: Block, keys: pa.Table, scan: Scan, keeper: OldestProbe, n
         yield from _same_observations(block, stands, new, name)
 
 
-def _representatives(block: Block) -> NDArray[np.bool_]:
+def _representatives(block: RowBlock) -> NDArray[np.bool_]:
     """The rows that were called unique, and all of an input that does not say; never a rejected record."""
     stands = np.ones(len(block.at), bool)
     if "seq" in block.names:
@@ -288,7 +288,7 @@ def _rows_of(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
     return table if whole else table.take(pa.array(rows))
 
 
-def _by_age(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_age(block: RowBlock, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows, the oldest first: by number where they have one; else as they come."""
     if "seq" not in block.names or not len(rows):
         return rows
@@ -296,7 +296,7 @@ def _by_age(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows if (age[1:] >= age[:-1]).all() else rows[np.argsort(age, kind="stable")]
 
 
-def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Iterator[pa.Table]:
+def _same_digests(block: RowBlock, rows: NDArray[np.int64], new: NewPages) -> Iterator[pa.Table]:
     digests = block.columns(["digest"], rows)["digest"]
     at = pc.index_in(digests, value_set=new.digests)
     hit = np.flatnonzero(np.asarray(pc.is_valid(at)))
@@ -305,7 +305,7 @@ def _same_digests(block: Block, rows: NDArray[np.int64], new: NewPages) -> Itera
         yield _rows(block, rows[hit], group=groups, distance=np.zeros(len(hit), np.uint8))
 
 
-def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages, name: str) -> Iterator[pa.Table]:
+def _same_observations(block: RowBlock, stands: NDArray[np.bool_], new: NewPages, name: str) -> Iterator[pa.Table]:
     rows = np.flatnonzero(stands)
     if not len(rows) or not len(new.observations):
         return
@@ -321,7 +321,7 @@ def _same_observations(block: Block, stands: NDArray[np.bool_], new: NewPages, n
 
 
 def _rows(
-    block: Block,
+    block: RowBlock,
     rows: NDArray[np.int64],
     group: NDArray[np.int64] | None = None,
     own: NDArray[np.int64] | None = None,

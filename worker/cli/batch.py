@@ -145,14 +145,14 @@ def batch(
 def _done(request: Request, console: Console) -> BatchSummary:
     """The batch, done; KeyboardInterrupt where it was stopped."""
     try:
-        from worker.batch.engine import Stopped
+        from worker.batch.engine import StageStopped
         from worker.batch.launch import launch
     except ImportError as error:
         raise SettingsError(f"{error.name} is not installed: pip install 'simhash-dedup[spark]'") from error
     with stop_on_signals() as stopping, _progress(console) as on_progress:
         try:
             return launch(request, Watch(stopping, on_progress))
-        except Stopped:
+        except StageStopped:
             raise KeyboardInterrupt from None
 
 

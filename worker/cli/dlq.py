@@ -104,7 +104,7 @@ class Group:
     places: list[Place] = field(default_factory=list)
 
 
-class Groups:
+class LetterGroups:
     """Letters by what is said of them; what differs in numbers alone is one."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def list_(
       simhash-dedup dlq list --json | jq -r .message | sort | uniq -c
     """
     settings, wanted = settings_of(config, flags), Wanted((), error, partitions, since, until)
-    done, groups, replayed = sent_back(settings), Groups(), 0
+    done, groups, replayed = sent_back(settings), LetterGroups(), 0
     for letter in _read(settings, wanted):
         if as_json:
             click.echo(msgspec.json.encode(_told(letter, letter.place in done)))
@@ -317,7 +317,7 @@ def replay(
     """
     settings, wanted = settings_of(config, flags), Wanted(places, error, partitions, since, until)
     sender = sending(settings) if execute else nullcontext(lambda letters: None)
-    sent, refused = Groups(), Groups()
+    sent, refused = LetterGroups(), LetterGroups()
     # What was sent is marked, so an interrupted replay is simply begun again.
     with saying_what_is_next("the same command sends the rest") if execute else nullcontext(), sender as send:
         done = sent_back(settings)  # behind the beginning of `sending`: what others sent is in it
@@ -333,7 +333,7 @@ def replay(
 
 
 def _sorted_out(
-    letters: Iterable[Letter], settings: Settings, done: set[Place], again: bool, refused: Groups
+    letters: Iterable[Letter], settings: Settings, done: set[Place], again: bool, refused: LetterGroups
 ) -> Iterator[Letter]:
     """The letters whose records can be sent."""
     for letter in letters:
@@ -354,7 +354,7 @@ def _why_not(letter: Letter, settings: Settings, again: bool) -> str | None:
     return GONE_ROUND if letter.replays and not again else None
 
 
-def _replayed(sent: Groups, refused: Groups, execute: bool) -> Iterator[str]:
+def _replayed(sent: LetterGroups, refused: LetterGroups, execute: bool) -> Iterator[str]:
     yield from sent.lines()
     yield f"{len(sent):,} {'sent back' if execute else 'would be sent back: give --execute'}"
     if len(refused):

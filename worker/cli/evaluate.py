@@ -27,7 +27,7 @@ from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
-from worker.evaluating.assessment import Assessment, Bench, as_json, assess, best, with_common_substrings
+from worker.evaluating.assessment import Assessment, FingerprintedCorpus, as_json, assess, best, with_common_substrings
 from worker.evaluating.reading import (
     Corpus,
     common_shares,
@@ -230,7 +230,7 @@ def _assessment(order: Order, settings: Settings, name: str, console: Console) -
         )
         bar.add_task(f"{name}: all pairs", total=None)
         known = order.truth.known([signature.digest for signature in made.signatures])
-        bench = Bench(profile, design, made, known, order.corpus.languages)
+        bench = FingerprintedCorpus(profile, design, made, known, order.corpus.languages)
         found = assess(bench, order.ks, designs)
         if order.least_share is None:
             return found

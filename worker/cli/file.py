@@ -22,8 +22,8 @@ from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import Input, open_inputs
-from worker.files.judged import Bench, run_files
-from worker.files.outputs import Outputs, Places
+from worker.files.judged import Workbench, run_files
+from worker.files.outputs import OutputPaths, Outputs
 from worker.files.pages_out import is_of_inputs, writing
 from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
@@ -54,7 +54,7 @@ LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
 
 
-class _File(click.Path):
+class _PathOrAddress(click.Path):
     """A path, or an address."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -63,7 +63,7 @@ class _File(click.Path):
         return super().convert(value, param, ctx)
 
 
-FILE = _File(path_type=Path, dir_okay=False)
+FILE = _PathOrAddress(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Job:
     """
 
     inputs: tuple[str, ...]
-    places: Places
+    places: OutputPaths
     state: Path | None
     on_server: bool
     force: bool = False
@@ -186,15 +186,15 @@ def file(
     summary.check(max_rejected)
 
 
-def _places(out: str, options: dict[str, Any]) -> Places:
+def _places(out: str, options: dict[str, Any]) -> OutputPaths:
     names = ("unique_out", "rejected_out", "summary_json", "annotate")
     unique, rejected, summary, annotated = (options.pop(name) for name in names)
     if out == "-":
-        return Places(None, unique, rejected, summary, annotated=annotated)
+        return OutputPaths(None, unique, rejected, summary, annotated=annotated)
     # A device or a pipe has no neighbour: `--out /dev/null` must not make /dev/null.rejected.jsonl.
     beside = is_remote(out) or not os.path.exists(out) or os.path.isfile(out)
     rejected = rejected or (place(out + ".rejected.jsonl") if beside else None)
-    return Places(place(out), unique, rejected, summary, annotated=annotated)
+    return OutputPaths(place(out), unique, rejected, summary, annotated=annotated)
 
 
 def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str | None]:
@@ -212,7 +212,7 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
         fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
         on_progress = stack.enter_context(_progress(inputs, console))
-        bench = Bench(profile, index, fingerprinters, reopen, settings.previous)
+        bench = Workbench(profile, index, fingerprinters, reopen, settings.previous)
         summary = run_files(inputs, outputs, bench, stopping, on_progress)
         summary.again = len(again)
         outputs.finish(summary)
@@ -288,7 +288,7 @@ def _bar(inputs: list[Input], total: int | None, console: Console) -> Iterator[C
         yield update
 
 
-def _show(summary: Summary, places: Places, rejected_in: str | None, console: Console) -> None:
+def _show(summary: Summary, places: OutputPaths, rejected_in: str | None, console: Console) -> None:
     show(summary, console)
     say(f"verdicts: {places.verdicts or 'standard output'}", console)
     if places.unique:

@@ -17,7 +17,7 @@ from simhash.errors import DesignError, IndexUnreachable
 from simhash.index import IndexSpec
 from simhash.index.redis.layout import MOST_DOCUMENTS, possible_bucket_bits
 from simhash.index.redis.layout import bucket_bits as fitting_bits
-from simhash.index.redis.operators.migration import Migration, Progress, Removal
+from simhash.index.redis.operators.migration import Migration, MigrationProgress, Removal
 from simhash.relation.designs import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
 from worker.cli.operating.telling import saying_what_is_next
@@ -127,7 +127,7 @@ class Teller:
         self.steps = 0
         self._told = time.monotonic()
 
-    def __call__(self, progress: Progress | Removal) -> None:
+    def __call__(self, progress: MigrationProgress | Removal) -> None:
         self.steps += 1
         if time.monotonic() - self._told >= TELL_SECONDS:
             self._told = time.monotonic()

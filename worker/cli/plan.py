@@ -16,7 +16,7 @@ from simhash.index.redis.layout import MOST_DOCUMENTS
 from simhash.index.urls import stored_bytes, trained
 from simhash.planning.archive import ArchivePlan, archive_plan
 from simhash.planning.memory import VERSION_BYTES
-from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, Question, cheapest_quick, plans
+from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, PlanRequest, cheapest_quick, plans
 from simhash.relation.designs import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import MinHashSketch
@@ -116,7 +116,7 @@ def plan(
         click.echo("\n".join([*lines(question, found, quick), *_archive_lines(aged)]))
 
 
-def _with_urls(question: Question, path: Path, out: Path | None) -> Question:
+def _with_urls(question: PlanRequest, path: Path, out: Path | None) -> PlanRequest:
     """The question with the lengths of these URLs, as they are and by a dictionary trained on nine of ten of them."""
     with path.open("rb", buffering=0) as file:
         lines = (line.strip() for line in decompressed(file))
@@ -135,7 +135,7 @@ def _with_urls(question: Question, path: Path, out: Path | None) -> Question:
     return replace(question, url_bytes=round(mean), stored_url_bytes=stored_bytes(dictionary, held_out))
 
 
-def _archives(question: Question, found: list[Plan], pages: int) -> dict[str, ArchivePlan]:
+def _archives(question: PlanRequest, found: list[Plan], pages: int) -> dict[str, ArchivePlan]:
     """An archive of so many pages in each design."""
     at_once: int = Settings.model_fields["archive_pages"].default
     bits = question.relation.design.bits
@@ -156,7 +156,7 @@ def _archive_lines(plans: dict[str, ArchivePlan]) -> Iterator[str]:
         )
 
 
-def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, primary_memory: str) -> Question:
+def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, primary_memory: str) -> PlanRequest:
     wanted = profile.k if k is None else k
     try:
         primary = TypeAdapter(ByteSize).validate_python(primary_memory)
@@ -172,10 +172,10 @@ def _question(profile: Profile, documents: int, k: int | None, url_bytes: int, p
         profile.bands,
     )
     rows = profile.verifier.rows if isinstance(profile.verifier, MinHashSketch) else 1
-    return Question(documents, relation, wanted, rows, url_bytes, int(primary))
+    return PlanRequest(documents, relation, wanted, rows, url_bytes, int(primary))
 
 
-def _fields(question: Question, found: list[Plan], quick: Plan) -> dict[str, object]:
+def _fields(question: PlanRequest, found: list[Plan], quick: Plan) -> dict[str, object]:
     return {
         "documents": question.documents,
         "k": question.k,
@@ -192,7 +192,7 @@ def _fields(question: Question, found: list[Plan], quick: Plan) -> dict[str, obj
     }
 
 
-def lines(question: Question, found: list[Plan], quick: Plan) -> Iterator[str]:
+def lines(question: PlanRequest, found: list[Plan], quick: Plan) -> Iterator[str]:
     """The plans as people read them."""
     reach, bands, n = question.relation.reach, question.relation.bands, question.documents
     stored = question.stored_url_bytes
@@ -219,7 +219,7 @@ def lines(question: Question, found: list[Plan], quick: Plan) -> Iterator[str]:
     yield f"the setting `previous` takes {VERSION_BYTES} bytes more for each URL"
 
 
-def _shares(title: str, question: Question, rows: list[tuple[str, tuple[float, ...]]]) -> Iterator[str]:
+def _shares(title: str, question: PlanRequest, rows: list[tuple[str, tuple[float, ...]]]) -> Iterator[str]:
     reach = question.relation.reach
     distances = range(question.k, reach + 1)
     yield f"{title}, at a distance of"

@@ -18,7 +18,7 @@ from worker.errors import SettingsError
 from worker.index.configured import configured_profile, retention
 from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
-from worker.rebuilding.collected import Collected, Counts
+from worker.rebuilding.collected import CollectedVerdicts, RebuildCounts
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.sources import Answered, in_file, in_topics, taken_down, whole_from_ms
 from worker.rebuilding.versions import keep_versions
@@ -84,7 +84,7 @@ def rebuild(
     kept = retention(settings) if archive is None else Retention()
     tell = teller()
     with Sorted() as unique:
-        collected = Collected(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
+        collected = CollectedVerdicts(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
         collected.archived = archived_up_to(archive, spec) if archive else 0
 
         def answered() -> Iterator[Answered]:
@@ -122,7 +122,7 @@ def _source(settings: Settings, files: tuple[Path, ...]) -> str:
     return " ".join(map(str, map(Path.absolute, files))) or f"{settings.verdict_topic} {settings.dead_letter_topic}"
 
 
-def _summary(counts: Counts, collected: Collected, stored: int) -> Iterator[str]:
+def _summary(counts: RebuildCounts, collected: CollectedVerdicts, stored: int) -> Iterator[str]:
     yield (
         f"read {counts.verdicts:,} verdicts and {counts.dead_letters:,} dead letters; stored {stored:,} pages, "
         f"the last number is {collected.last_seq + counts.renumbered:,}"

@@ -13,7 +13,7 @@ from worker.cli.options import Count
 from worker.cli.profile_given import PROFILE, given_profile
 from worker.errors import InputError
 from worker.files.verdicts_in import verdicts_in
-from worker.reporting.collected import Collected, Row
+from worker.reporting.collected import DuplicateRow, ReportData
 from worker.reporting.document import document
 from worker.reporting.pairs import Name, names_of, shown, texts_of
 
@@ -58,7 +58,7 @@ def report(
     """
     if out.exists() and not force:
         raise InputError(f"{out} is there already: --force overwrites it")
-    collected = Collected()
+    collected = ReportData()
     for path in verdicts:
         collected.add_all(verdicts_in(path))
     explained = _explained(collected, pages, pairs, clusters, profile)
@@ -71,7 +71,7 @@ def report(
 
 
 def _explained(
-    collected: Collected, pages: tuple[Path, ...], pairs: int, clusters: int, name: str | None
+    collected: ReportData, pages: tuple[Path, ...], pairs: int, clusters: int, name: str | None
 ) -> dict[int, Explanation]:
     if not pages or not collected.rows:
         return {}
@@ -81,7 +81,7 @@ def _explained(
     return dict(_pairs(rows, texts, profile))
 
 
-def _pairs(rows: list[Row], texts: dict[Name, str], profile: Profile) -> Iterator[tuple[int, Explanation]]:
+def _pairs(rows: list[DuplicateRow], texts: dict[Name, str], profile: Profile) -> Iterator[tuple[int, Explanation]]:
     for row in rows:
         kept, duplicate = texts.get((row.match_url, row.match_id)), texts.get((row.url, row.id))
         if kept is not None and duplicate is not None:

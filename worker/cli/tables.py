@@ -19,7 +19,7 @@ from pytimeparse2 import parse as parse_duration
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simhash.archive import Effort, Manifest, Plan, Source, TableSet, build
+from simhash.archive import BuildPlan, Effort, EntrySource, Manifest, TableSet, build
 from simhash.archive.building.builder import Progress as OnProgress
 from simhash.archive.building.merging import Merged, holding
 from simhash.archive.format import keys as arrays
@@ -127,7 +127,7 @@ def build_command(
     found = open_source(source, bits, None if profile is None else _profile(profile))
     chosen = None if design is None else _design(design, found.holding.bits)
     job = (*found.file.identity(), found.profile, chosen and chosen.describe(), effort)
-    plan = Plan(found.profile, found.holding, lambda count: found.relation(chosen, count), identity(job).hex())
+    plan = BuildPlan(found.profile, found.holding, lambda count: found.relation(chosen, count), identity(job).hex())
 
     def share() -> float:
         return found.file.done() / max(1, found.file.size)
@@ -150,7 +150,12 @@ def _design(name: str, bits: int) -> Design:
 
 
 def _built(
-    out: Path, source: Source, plan: Plan, options: dict[str, int], console: Console, share: Callable[[], float]
+    out: Path,
+    source: EntrySource,
+    plan: BuildPlan,
+    options: dict[str, int],
+    console: Console,
+    share: Callable[[], float],
 ) -> Manifest:
     """Build with progress; SIGTERM and Ctrl-C end it between two steps."""
     cores = len(os.sched_getaffinity(0))
@@ -259,7 +264,7 @@ def merge(
 
     removed = (oldest, min_seq, sorted(urls), sorted(observation.hex() for observation in observations))
     job = ([tables.generation for tables in sets], chosen.describe(), removed, effort)
-    plan = Plan(sets[0].profile, held, lambda _: relation, identity(job).hex())
+    plan = BuildPlan(sets[0].profile, held, lambda _: relation, identity(job).hex())
     made = _built(out, Merged(sets, keep), plan, effort, console, lambda: 0.0)
     _show(made, out, console)
     gone = sum(map(len, sets)) - made.fingerprints - (made.digests or 0)

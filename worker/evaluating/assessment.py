@@ -20,11 +20,11 @@ from simhash.evaluation import (
     ALL,
     Band,
     Figures,
-    Found,
+    FoundPairs,
     Histograms,
     KnownPairs,
-    Reading,
-    Rule,
+    MatchRule,
+    PairClass,
     SignatureTable,
     Wrong,
     by_reading,
@@ -62,7 +62,7 @@ class Result:
     """Figures of one rule; `raw` is empty where it would be the same.
 
     Attributes:
-        duplicates: pages called duplicate when all are judged one after the other, by `Reading` of page and match.
+        duplicates: pages called duplicate when all are judged one after the other, by `PairClass` of page and match.
     """
 
     rule: str
@@ -78,7 +78,7 @@ class Result:
     def grey_share(self) -> float | None:
         """Of the pages called duplicate the share whose match is of Jaccard 0.5 to 0.8; None without duplicates."""
         total = int(self.duplicates.sum())
-        return int(self.duplicates[Reading.GREY]) / total if total else None
+        return int(self.duplicates[PairClass.GREY]) / total if total else None
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class _Trial:
 
     name: str
     k: int
-    answered: Rule
+    answered: MatchRule
 
     @property
-    def rules(self) -> tuple[Rule, Rule]:
+    def rules(self) -> tuple[MatchRule, MatchRule]:
         return self.answered, replace(self.answered, design=None)
 
 
@@ -130,7 +130,7 @@ def relation_of(profile: Profile, design: Design) -> Relation:
 
 
 @dataclass(frozen=True)
-class Bench:
+class FingerprintedCorpus:
     """A fingerprinted corpus with what is known of its pairs."""
 
     profile: Profile
@@ -144,17 +144,17 @@ class Bench:
         profile = self.profile
         return SignatureTable.of(self.made.signatures, profile.bits, profile.verifier_bits, profile.bands)
 
-    def figures(self, found: Found) -> dict[str, Figures]:
+    def figures(self, found: FoundPairs) -> dict[str, Figures]:
         """Figures of found pairs, by language."""
         return figures_by_language(found, self.known, self.languages)
 
-    def candidates(self) -> Found:
+    def candidates(self) -> FoundPairs:
         """Pairs that meet in the tables within the profile's reach, verifier or not."""
-        rule = replace(Rule.of(relation_of(self.profile, self.design)), verifier_reach=None)
+        rule = replace(MatchRule.of(relation_of(self.profile, self.design)), verifier_reach=None)
         return search(self.table(), [rule]).found[0]
 
 
-def assess(bench: Bench, ks: Sequence[int], designs: Mapping[int, Design]) -> Assessment:
+def assess(bench: FingerprintedCorpus, ks: Sequence[int], designs: Mapping[int, Design]) -> Assessment:
     """The profile as shipped, and at each k; `designs` are the tables for each k."""
     trials = list(_trials(bench, ks, designs))
     table = bench.table()
@@ -187,7 +187,7 @@ def _f1(figures: Figures) -> float | None:
 
 
 def with_common_substrings(
-    found: Assessment, bench: Bench, candidates: Found, shares: Sequence[float], least: float
+    found: Assessment, bench: FingerprintedCorpus, candidates: FoundPairs, shares: Sequence[float], least: float
 ) -> Assessment:
     """The assessment and the rule `lcs`: candidates whose longest common substring is at least `least` of a page."""
     share = np.array(shares, dtype=float)
@@ -200,16 +200,16 @@ def with_common_substrings(
     return replace(found, results=[*found.results, result], shares=counted)
 
 
-def _trials(bench: Bench, ks: Sequence[int], designs: Mapping[int, Design]) -> Iterator[_Trial]:
+def _trials(bench: FingerprintedCorpus, ks: Sequence[int], designs: Mapping[int, Design]) -> Iterator[_Trial]:
     profile = bench.profile
-    yield _Trial("profile", profile.k, Rule.of(relation_of(profile, bench.design)))
+    yield _Trial("profile", profile.k, MatchRule.of(relation_of(profile, bench.design)))
     for k in ks:
-        yield _Trial("plain", k, Rule(k, None, designs[k]))
+        yield _Trial("plain", k, MatchRule(k, None, designs[k]))
         if profile.verifier_reach is not None:
-            yield _Trial("verified", k, Rule(k, profile.verifier_reach, designs[k], profile.bands > 0))
+            yield _Trial("verified", k, MatchRule(k, profile.verifier_reach, designs[k], profile.bands > 0))
 
 
-def _result(trial: _Trial, bench: Bench, answered: Found, raw: Found) -> Result:
+def _result(trial: _Trial, bench: FingerprintedCorpus, answered: FoundPairs, raw: FoundPairs) -> Result:
     rule = trial.answered
     design = rule.design.name if rule.design else ""
     return Result(
@@ -271,7 +271,7 @@ def _rows(profile: Profile, result: Result) -> Iterator[dict[str, object]]:
             "language": language,
         }
         if language == ALL:
-            duplicates = {reading.name.lower(): int(result.duplicates[reading]) for reading in Reading}
+            duplicates = {reading.name.lower(): int(result.duplicates[reading]) for reading in PairClass}
             row |= {"duplicates": duplicates, "grey_share": result.grey_share}
         raw = result.raw.get(language)
         yield row | _figures_as_json(figures) | {"raw": raw and _figures_as_json(raw)}
@@ -283,4 +283,4 @@ def _figures_as_json(figures: Figures) -> dict[str, object]:
 
 
 def _by_reading(counted: NDArray[np.int64]) -> dict[str, list[int]]:
-    return {reading.name.lower(): counted[reading].tolist() for reading in Reading}
+    return {reading.name.lower(): counted[reading].tolist() for reading in PairClass}

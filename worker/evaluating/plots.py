@@ -20,7 +20,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 from numpy.typing import NDArray
 
-from simhash.evaluation import Reading
+from simhash.evaluation import PairClass
 from simhash.evaluation.figures import ALL
 from worker.evaluating.assessment import Assessment
 
@@ -64,8 +64,8 @@ def over_k(found: Assessment) -> Figure:
     """Recall and precision of the fingerprint alone at each distance, and where the whole rule stands."""
     counted, shipped = found.histograms.gate, found.shipped.answered[ALL]
     last = min(max(16, found.profile.reach + 4), counted.shape[1] - 1)
-    right = np.cumsum(counted[Reading.POSITIVE])[: last + 1]
-    wrong = np.cumsum(counted[Reading.NEGATIVE])[: last + 1]
+    right = np.cumsum(counted[PairClass.POSITIVE])[: last + 1]
+    wrong = np.cumsum(counted[PairClass.NEGATIVE])[: last + 1]
     ks = np.arange(last + 1)
     figure, axes = _canvas(f"Recall and precision of the fingerprint alone: profile {found.profile.label}", 8.0, 4.6)
     precision = right / np.maximum(right + wrong, 1)
@@ -113,7 +113,7 @@ def distances(found: Assessment) -> Figure:
 def _distance_panel(axes: Axes, counted: NDArray[np.int64], reach: int) -> None:
     last = int(np.flatnonzero(counted.any(axis=0)).max(initial=reach))
     bits = np.arange(last + 2)
-    strangers, near = counted[Reading.NEGATIVE, : last + 2], counted[Reading.POSITIVE, : last + 2]
+    strangers, near = counted[PairClass.NEGATIVE, : last + 2], counted[PairClass.POSITIVE, : last + 2]
     for values, colour in ((strangers, ORANGE), (near, BLUE)):
         heights = np.append(np.maximum(values, FLOOR), FLOOR)[: len(bits)]
         axes.fill_between(bits, FLOOR, heights, step="mid", color=colour, alpha=0.3, linewidth=0)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.errors import PageError
-from simhash.evaluation import Found, common_share, joined, shingles_of
+from simhash.evaluation import FoundPairs, common_share, joined, shingles_of
 from simhash.evaluation.truth import Pair
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import Signature
@@ -260,7 +260,7 @@ def _shingles_of_task(task: tuple[RawRecord, Recipe]) -> NDArray[np.uint64]:
     return shingles_of(text_of(*task))
 
 
-def common_shares(corpus: Corpus, found: Found, recipe: Recipe, processes: int, on_pairs: Progress) -> list[float]:
+def common_shares(corpus: Corpus, found: FoundPairs, recipe: Recipe, processes: int, on_pairs: Progress) -> list[float]:
     """For each found pair of rows, the longest common substring's share of the shorter text."""
     page_of = np.unique(found.row, return_index=True)[1]
     pairs = list(zip(page_of[found.first].tolist(), page_of[found.second].tolist(), strict=True))

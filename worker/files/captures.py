@@ -58,12 +58,12 @@ def runs(records: Iterable[tuple[int, WarcRecord]], largest: int) -> Iterator[Ca
     Args:
         largest: bytes of a capture; one that is longer is broken into several.
     """
-    info, run = None, _Run()
+    info, run = None, _OpenCapture()
     try:
         for number, record in records:
             if run.records and not run.takes(record, largest):
                 yield Capture(info, run.records)
-                run = _Run()
+                run = _OpenCapture()
             if record.headers.get("warc-type") == "warcinfo":
                 info = record
             run.add(number, record)
@@ -75,7 +75,7 @@ def runs(records: Iterable[tuple[int, WarcRecord]], largest: int) -> Iterator[Ca
         yield Capture(info, run.records)
 
 
-class _Run:
+class _OpenCapture:
     """A capture so far."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from simhash.index import Index
 from simhash.signature.profiles import Profile
 from worker.files.inputs import Input
 from worker.files.outputs import Outputs
-from worker.files.reading_ahead import Item, Reader
+from worker.files.reading_ahead import NamedRecord, Reader
 from worker.files.summary import Summary
 from worker.judging.fingerprinters import Fingerprinters, Outcome, Pending
 from worker.judging.judge import Judged, Prepared, Rejected, judge
@@ -31,12 +31,12 @@ HUNGRY_WAIT_SECONDS = 0.01
 
 @dataclass
 class _Batch:
-    items: Sequence[Item]
+    items: Sequence[NamedRecord]
     pending: Pending
 
 
 @dataclass
-class Bench:
+class Workbench:
     """What pages are judged with.
 
     Attributes:
@@ -63,7 +63,7 @@ class Bench:
 def run_files(
     inputs: Sequence[Input],
     outputs: Outputs,
-    bench: Bench,
+    bench: Workbench,
     stopping: threading.Event,
     on_progress: Callable[[Summary], None],
 ) -> Summary:
@@ -92,14 +92,14 @@ def run_files(
     return summary
 
 
-def _begun(reader: Reader, bench: Bench, timeout: float) -> Iterator[_Batch]:
+def _begun(reader: Reader, bench: Workbench, timeout: float) -> Iterator[_Batch]:
     """The next batch, being prepared, if there is one by now."""
     if items := reader.take(timeout):
         raw = [RawRecord(*item.record[:-1]) for item in items if isinstance(item.record, RawRecord)]  # without `whole`
         yield _Batch(items, bench.fingerprinters.submit(raw))
 
 
-def _settle(batch: _Batch, bench: Bench, outputs: Outputs, summary: Summary) -> None:
+def _settle(batch: _Batch, bench: Workbench, outputs: Outputs, summary: Summary) -> None:
     """Judge a batch and write it, refused records in their places."""
     outcomes: dict[Source, Outcome] = {o.source: o for o in batch.pending.results()}
     pages = [o for o in outcomes.values() if isinstance(o, Prepared)]

@@ -29,7 +29,7 @@ LARGEST_KEPT_VALUE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Places:
+class OutputPaths:
     """Where a run writes; `verdicts` None: standard output. Others are not written when None.
 
     Attributes:
@@ -63,7 +63,7 @@ class Outputs:
     Raises (all methods): InputError, naming the file: it cannot be written. BrokenPipeError: nobody reads any more.
     """
 
-    def __init__(self, places: Places, inputs: Sequence[Input] = ()) -> None:
+    def __init__(self, places: OutputPaths, inputs: Sequence[Input] = ()) -> None:
         self._stack = ExitStack()
         self._opened: list[Output] = []
         # Opened now, so that what cannot be written is said now and not after hours.

@@ -40,7 +40,7 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 8192, 64 << 20
 """Of a row group: it is held in memory until it is written. Its bytes are known batch by batch."""
 
 
-class Pages(Protocol):
+class PagesOut(Protocol):
     """Where pages go. Raises (all methods): InputError: it cannot be written."""
 
     def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:
@@ -50,7 +50,9 @@ class Pages(Protocol):
         """Write what is left; nothing is added any more."""
 
 
-def pages_out(path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output], said: Sequence[str] = ()) -> Pages:
+def pages_out(
+    path: Path, inputs: Sequence[Input], opened: Callable[[Path], Output], said: Sequence[str] = ()
+) -> PagesOut:
     """What writes pages of these inputs to a file.
 
     Args:

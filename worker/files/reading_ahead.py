@@ -20,7 +20,7 @@ LINGER_SECONDS = 0.05
 """How long a batch that is not full waits for more."""
 
 
-class Item(NamedTuple):
+class NamedRecord(NamedTuple):
     """A record and the name of its input."""
 
     name: str
@@ -37,7 +37,7 @@ class Reader:
     def __init__(self, inputs: Sequence[Input], most: int, largest: int) -> None:
         self._inputs = inputs
         self._most, self._largest = most, largest
-        self._items: deque[Item] = deque()
+        self._items: deque[NamedRecord] = deque()
         self._bytes = 0
         self._failure: BaseException | None = None
         self._ended = False
@@ -57,7 +57,7 @@ class Reader:
                 raise self._failure
             return True
 
-    def take(self, timeout: float) -> list[Item]:
+    def take(self, timeout: float) -> list[NamedRecord]:
         """The next batch; none when no record comes for `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended, timeout)
@@ -65,7 +65,7 @@ class Reader:
                 return []
             end = time.monotonic() + LINGER_SECONDS
             self._changed.wait_for(self._enough, end - time.monotonic())
-            taken: list[Item] = []
+            taken: list[NamedRecord] = []
             size = 0
             while self._items and len(taken) < self._most and size < self._largest:
                 taken.append(self._items.popleft())
@@ -82,14 +82,14 @@ class Reader:
         try:
             for each in self._inputs:
                 for record in each.records():
-                    self._put(Item(each.name, record))
+                    self._put(NamedRecord(each.name, record))
         except BaseException as error:
             self._failure = error
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: NamedRecord) -> None:
         with self._changed:
             self._changed.wait_for(lambda: len(self._items) < MAX_RECORDS and self._bytes < MAX_BYTES)
             self._items.append(item)

@@ -58,11 +58,11 @@ class _Asking:
         made.connect_check_health(*arguments, **options)
 
 
-class _Connection(_Asking, SentinelManagedConnection):
+class _SentinelConnection(_Asking, SentinelManagedConnection):
     """In the clear."""
 
 
-class _SSLConnection(_Asking, SentinelManagedSSLConnection):
+class _SentinelSSLConnection(_Asking, SentinelManagedSSLConnection):
     """Over TLS."""
 
 
@@ -79,6 +79,6 @@ def sentinel_client(url: str, options: Mapping[str, Any]) -> redis.Redis:
     made: Any = _Sentinels  # typed as little as what it is made of
     sentinels = made(address.sentinels, sentinel_kwargs=dict(options) | dict(address.sentinel_login))
     login = dict(address.login)
-    kind = _SSLConnection if login.pop("ssl", False) else _Connection
+    kind = _SentinelSSLConnection if login.pop("ssl", False) else _SentinelConnection
     found: redis.Redis = sentinels.master_for(address.service, **options, **login, connection_class=kind)
     return found

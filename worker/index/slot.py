@@ -34,7 +34,7 @@ class _Pool(redis.ConnectionPool):
         self._nodes = nodes
         super().__init__(**options, pool=self)
         self._asking = {name: value for name, value in options.items() if name != "connection_class"}
-        self._tls = options["connection_class"] is _SSLConnection
+        self._tls = options["connection_class"] is _SlotSSLConnection
 
     def primary(self) -> tuple[str, int]:
         """Where the slot is now.
@@ -99,11 +99,11 @@ class _Following:
             raise redis.ConnectionError(f"the index's slot of the cluster is elsewhere, or moving: {error}") from error
 
 
-class _Connection(_Following, redis.Connection):
+class _SlotConnection(_Following, redis.Connection):
     """In the clear."""
 
 
-class _SSLConnection(_Following, redis.SSLConnection):
+class _SlotSSLConnection(_Following, redis.SSLConnection):
     """Over TLS."""
 
 
@@ -121,7 +121,7 @@ def slot_client(url: str, key: str, options: Mapping[str, Any]) -> redis.Redis:
     named: dict[str, Any] = dict(parsed.parse_url(address.first))
     tls = named.pop("connection_class", None) is redis.SSLConnection
     nodes = [(str(named.pop("host")), int(named.pop("port", 6379))), *address.others]
-    kind = _SSLConnection if tls else _Connection
+    kind = _SlotSSLConnection if tls else _SlotConnection
     return redis.Redis(
         connection_pool=_Pool(key_slot(key.encode()), nodes, **dict(options) | named | {"connection_class": kind})
     )

@@ -1,6 +1,6 @@
 """What a set of compressed tables is built from: a file of bare fingerprints, of verdicts, or an export of an index.
 
-Which it is shows in its first line. Each is a `simhash.archive.Source` that also says what a set made of it holds.
+Which it is shows in its first line. Each is a `simhash.archive.EntrySource` that also says what a set made of it holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
-from simhash.archive import Batch, Holding
+from simhash.archive import Holding, Portion
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.keys import Keys
 from simhash.archive.lookup.opened import verifier_bytes
@@ -119,8 +119,8 @@ class FingerprintFile:
         found = design or bare_design(count, self.bits)
         return Relation(found, min(found.k, self.bits - 1), None)
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`; an item is a line.
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`; an item is a line.
 
         Raises:
             InputError: a line holds no fingerprint of this width.
@@ -139,7 +139,7 @@ class FingerprintFile:
         except compression.ERRORS as error:
             raise self.file.broken(error) from error
 
-    def _batch(self, data: bytes, before: int, skip: int) -> Iterator[Batch]:
+    def _batch(self, data: bytes, before: int, skip: int) -> Iterator[Portion]:
         """The lines in `data`, which come behind `before` others, without those below `skip`."""
         lines = data.count(b"\n")
         if before + lines <= skip:
@@ -147,11 +147,11 @@ class FingerprintFile:
         keys = _same_length(data, self.bits)
         if keys is not None and len(keys) == lines:
             passed = max(0, skip - before)
-            yield Batch(lines - passed, keys[passed:])
+            yield Portion(lines - passed, keys[passed:])
             return
         wanted = list(enumerate(data.splitlines(), before + 1))[max(0, skip - before) :]
         values = [self._value(number, line) for number, line in wanted if line.strip()]
-        yield Batch(len(wanted), arrays.from_ints(values, self.bits))
+        yield Portion(len(wanted), arrays.from_ints(values, self.bits))
 
     def _value(self, number: int, line: bytes) -> int:
         value = fingerprint_in(line, self.bits)
@@ -227,8 +227,8 @@ class VerdictFile:
             raise InputError(f"design {found.name} guarantees {found.k} bits, profile {recipe.name} needs {recipe.k}")
         return Relation(found, recipe.reach, recipe.verifier_reach, recipe.verifier_bits, recipe.bands)
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`; an item is a line.
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`; an item is a line.
 
         Raises:
             InputError: a line is no verdict, or one of another profile.
@@ -237,7 +237,7 @@ class VerdictFile:
         lines = self.file.lines(skip)
         while some := list(islice(lines, BATCH_LINES)):
             found = (self._entry(number, line, label) for number, line in some if line.strip())
-            yield Batch(len(some), records=[entry for entry in found if entry is not None])
+            yield Portion(len(some), records=[entry for entry in found if entry is not None])
 
     def _entry(self, number: int, line: bytes, label: str) -> Stored | None:
         try:
@@ -299,8 +299,8 @@ class ExportFile:
         found = design or described(row.design)
         return Relation(found, row.reach, row.verifier_reach, row.verifier_bits, row.bands)
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`; an item is a line.
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`; an item is a line.
 
         Raises:
             InputError: a line is no row of an export, or the end is missing.
@@ -312,7 +312,7 @@ class ExportFile:
             behind = list(islice(lines, BATCH_LINES))
             if not behind and not isinstance(rows[-1], EndRow):
                 raise InputError(f"{self.file.path} was cut off: its last row is not the end of an export")
-            yield Batch(len(some), records=[_entry_of_row(row) for row in rows if isinstance(row, RecordRow)])
+            yield Portion(len(some), records=[_entry_of_row(row) for row in rows if isinstance(row, RecordRow)])
             some = behind
 
     def _row(self, number: int, line: bytes) -> object:

@@ -18,7 +18,7 @@ from simhash.errors import IndexMismatch
 from simhash.index import Neighbour, Record
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.operators.findings import Findings, Violation
+from simhash.index.redis.operators.findings import CheckFindings, Violation
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found, take_down, under
@@ -145,7 +145,7 @@ class Whole:
         size = sum(path.stat().st_size for path in files)
         return OnDisk(contents.pages, len(contents.segments), size, contents.archived, self.retiring.still_here())
 
-    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+    def check(self, on_progress: Callable[[CheckFindings], None]) -> CheckFindings:
         """All that is wrong with the index and the files of its archive, and how much was looked at."""
         found = Operations(self.index).check(on_progress)
         if self.retiring:
@@ -154,7 +154,7 @@ class Whole:
         return found
 
     def _check_segment(
-        self, directory: Path, segment: Segment, found: Findings, on_progress: Callable[[Findings], None]
+        self, directory: Path, segment: Segment, found: CheckFindings, on_progress: Callable[[CheckFindings], None]
     ) -> None:
         place, before = directory / segment.name, len(found.violations)
         found.violations += [Violation("archive", line) for line in verify(place, lambda *_: on_progress(found))]

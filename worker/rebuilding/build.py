@@ -20,7 +20,7 @@ from simhash.index.redis.spec import fields_of
 from simhash.index.rows import AnyRow, EndRow, IndexRow, MarkRow
 from worker.errors import InputError
 from worker.index.ageing import ArchiveBase, begin
-from worker.rebuilding.collected import Collected, forgotten
+from worker.rebuilding.collected import CollectedVerdicts, forgotten
 from worker.stream.kafka.replay import FOR_EVER_MS
 
 
@@ -60,7 +60,7 @@ class Target:
     needs: Needs | None = Needs()
 
 
-def build(target: Target, collected: Collected, on_record: Callable[[int, int], None]) -> int:
+def build(target: Target, collected: CollectedVerdicts, on_record: Callable[[int, int], None]) -> int:
     """Store what was collected; returns how many pages. A build that was ended goes on where it was.
 
     Args:
@@ -95,7 +95,7 @@ def build(target: Target, collected: Collected, on_record: Callable[[int, int], 
     return store.release(generation)
 
 
-def _refuse_missing(needs: Needs | None, collected: Collected, skipped: int, oldest_ms: int) -> None:
+def _refuse_missing(needs: Needs | None, collected: CollectedVerdicts, skipped: int, oldest_ms: int) -> None:
     if needs is None:
         return
     missing = list(collected.missing(skipped, oldest_ms, needs.from_first, needs.whole_from_ms))
@@ -108,7 +108,7 @@ def _refuse_missing(needs: Needs | None, collected: Collected, skipped: int, old
         )
 
 
-def _take_down(store: Store, collected: Collected) -> None:
+def _take_down(store: Store, collected: CollectedVerdicts) -> None:
     """Remove what was stored by an earlier run, before it was taken down."""
     for row in collected.taken_down:
         entry = entry_of(row)

@@ -23,14 +23,14 @@ from simhash.index import Partition
 from simhash.index.interface import STORED_BYTES, shortened
 from simhash.index.rows import RecordRow, Takedown
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Answered, Settled, Told
+from worker.rebuilding.sources import Answered, CommittedVerdict, Settled
 from worker.records.verdict import Verdict
 
 OBSERVATION_DIGITS = 2 * STORED_BYTES
 
 
 @dataclass
-class Counts:
+class RebuildCounts:
     """What was read.
 
     Attributes:
@@ -46,7 +46,7 @@ class Counts:
 
 
 @dataclass
-class Collected:
+class CollectedVerdicts:
     """See the module.
 
     Attributes:
@@ -64,7 +64,7 @@ class Collected:
     takedowns: Sequence[Takedown]
     unique: Sorted
     marks: dict[Partition, int] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
+    counts: RebuildCounts = field(default_factory=RebuildCounts)
     other_profile: str = ""
     last_seq: int = 0
     archived: int = 0
@@ -79,7 +79,7 @@ class Collected:
             seq, at = self._gone.get(each.observation, (0, -1))
             self._gone[each.observation] = max(seq, each.seq), max(at, each.at)
 
-    def add_all(self, answered: Iterable[Answered]) -> Iterator[Counts]:
+    def add_all(self, answered: Iterable[Answered]) -> Iterator[RebuildCounts]:
         """Take verdicts and dead letters in; the counts so far after each."""
         for each in answered:
             if isinstance(each, Settled):
@@ -90,7 +90,7 @@ class Collected:
                 self._add(each)
             yield self.counts
 
-    def _add(self, told: Told) -> None:
+    def _add(self, told: CommittedVerdict) -> None:
         verdict = told.verdict
         self._answered(Partition(verdict.source.topic, verdict.source.partition), verdict.source.offset)
         if verdict.profile != self.profile:

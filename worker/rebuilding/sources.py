@@ -22,7 +22,7 @@ LATEST_MS = 3_600_000
 """So long after its number was given a verdict is written at the latest, unless its worker was killed."""
 
 
-class Told(NamedTuple):
+class CommittedVerdict(NamedTuple):
     """A committed verdict, and when it was written (milliseconds since the epoch)."""
 
     verdict: Verdict
@@ -37,10 +37,10 @@ class Settled(NamedTuple):
     offset: int
 
 
-Answered = Told | Settled
+Answered = CommittedVerdict | Settled
 
 
-def in_file(path: Path) -> Iterator[Told]:
+def in_file(path: Path) -> Iterator[CommittedVerdict]:
     """The verdicts of a file as `simhash-dedup file` writes them (also .gz, .zst).
 
     A verdict has no time of its own: it is taken to be written when its page came to the topic (`source.timestamp`),
@@ -65,13 +65,13 @@ def _reading(path: Path) -> Iterator[tuple[IO[bytes], int]]:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _told(path: Path, number: int, line: bytes, changed_ms: int) -> Told:
+def _told(path: Path, number: int, line: bytes, changed_ms: int) -> CommittedVerdict:
     try:
         verdict = decode_told(line)
     except msgspec.DecodeError as error:
         raise InputError(f"{path}: line {number} is no verdict: {error}") from error
     stamped = verdict.source.timestamp
-    return Told(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
+    return CommittedVerdict(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
 
 
 def whole_from_ms(settings: Settings) -> int:
@@ -122,7 +122,7 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
     for received in replayed(settings, settings.verdict_topic):
         source, value = received.record.source, received.record.value
         try:
-            yield Told(decode_told(value or b""), max(0, source.timestamp or 0))
+            yield CommittedVerdict(decode_told(value or b""), max(0, source.timestamp or 0))
         except msgspec.DecodeError as error:
             place = f"{source.topic}[{source.partition}] offset {source.offset}"
             raise InputError(f"{place} is no verdict: {error}") from error

@@ -15,7 +15,7 @@ from simhash.index.redis.operators.versions import Kept, first_bits
 from simhash.index.rows import Takedown
 from simhash.index.versions import packed, url_hash
 from simhash.signature.profiles import Profile, Signature
-from worker.rebuilding.sources import Answered, Told
+from worker.rebuilding.sources import Answered, CommittedVerdict
 from worker.records.runs import runs
 from worker.records.verdict import Verdict
 
@@ -34,7 +34,7 @@ def keep_versions(
     told = (
         each
         for each in answered
-        if isinstance(each, Told)
+        if isinstance(each, CommittedVerdict)
         and each.verdict.profile == profile.label
         and each.written_ms >= oldest_ms - DAY_MS
         and each.written_ms > gone.get(each.verdict.url, -1)
@@ -46,7 +46,7 @@ def keep_versions(
     return count
 
 
-def _kept(store: Store, told: Iterable[Told], profile: Profile, bits: int) -> Iterator[Kept]:
+def _kept(store: Store, told: Iterable[CommittedVerdict], profile: Profile, bits: int) -> Iterator[Kept]:
     start = store.layout.versions_start
     for verdict, written_ms in told:
         key, field = store.layout.version(url_hash(verdict.url), bits)

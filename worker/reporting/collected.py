@@ -17,7 +17,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DuplicateRow:
     """A duplicate.
 
     Attributes:
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass
-class Host:
+class ReportedHost:
     """What a host's pages were called."""
 
     pages: int = 0
@@ -50,7 +50,7 @@ class Host:
 
 
 @dataclass
-class Collected:
+class ReportData:
     """All verdicts, put together."""
 
     verdicts: int = 0
@@ -62,18 +62,18 @@ class Collected:
     profiles: Counter[str] = field(default_factory=Counter)
     distances: Counter[int] = field(default_factory=Counter)
     similarities: list[int] = field(default_factory=lambda: [0] * STEPS)
-    hosts: defaultdict[str, Host] = field(default_factory=lambda: defaultdict(Host))
+    hosts: defaultdict[str, ReportedHost] = field(default_factory=lambda: defaultdict(ReportedHost))
     clusters: Counter[int] = field(default_factory=Counter)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[DuplicateRow] = field(default_factory=list)
 
     def add_all(self, verdicts: Iterable[Verdict]) -> None:
         """Go on with these, in the order in which they were told."""
         for verdict in verdicts:
             self._add(verdict)
 
-    def largest(self, count: int) -> list[list[Row]]:
+    def largest(self, count: int) -> list[list[DuplicateRow]]:
         """The clusters with most pages: the duplicates of each, all of one stored page."""
-        wanted: dict[int, list[Row]] = {seq: [] for seq, _ in self.clusters.most_common(count)}
+        wanted: dict[int, list[DuplicateRow]] = {seq: [] for seq, _ in self.clusters.most_common(count)}
         for row in self.rows:
             if row.seq in wanted:
                 wanted[row.seq].append(row)
@@ -103,9 +103,9 @@ class Collected:
         if row.similarity is not None:
             self.similarities[min(STEPS - 1, int(row.similarity * STEPS))] += 1
 
-    def _row(self, verdict: Verdict) -> Row:
+    def _row(self, verdict: Verdict) -> DuplicateRow:
         match = verdict.match
         assert match is not None
         own = self.verdicts - 1
         told = (match.seq, match.distance, match.kind, match.same_url, match.similarity, match.containment)
-        return Row(own, verdict.url, verdict.id, match.url, match.id, *told)
+        return DuplicateRow(own, verdict.url, verdict.id, match.url, match.id, *told)

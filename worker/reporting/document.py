@@ -12,7 +12,7 @@ import msgspec
 
 from simhash.explaining import Explanation
 from worker.records.verdict import hexadecimal
-from worker.reporting.collected import Collected, Row
+from worker.reporting.collected import DuplicateRow, ReportData
 
 MOST_HOSTS, MOST_CLUSTERS, MOST_FEATURES = 1000, 200, 60
 LONGEST_TEXT = 40_000
@@ -21,7 +21,7 @@ TOTALS = ("verdicts", "unique", "exact", "near", "same_url", "better")
 _PLACE = "/*DATA*/"
 
 
-def document(collected: Collected, explained: Mapping[int, Explanation], title: str) -> str:
+def document(collected: ReportData, explained: Mapping[int, Explanation], title: str) -> str:
     """The report.
 
     Args:
@@ -48,12 +48,12 @@ def _dense(counts: Counter[int]) -> list[int]:
     return [counts[distance] for distance in range(max(counts, default=-1) + 1)]
 
 
-def _hosts(collected: Collected) -> list[list[object]]:
+def _hosts(collected: ReportData) -> list[list[object]]:
     most = sorted(collected.hosts.items(), key=lambda item: (item[1].unique - item[1].pages, item[0]))
     return [[name, host.pages, host.unique, host.exact, host.near] for name, host in most[:MOST_HOSTS]]
 
 
-def _row(row: Row) -> list[object]:
+def _row(row: DuplicateRow) -> list[object]:
     exact, same = int(row.kind == "exact"), int(row.same_url)
     return [row.number, row.url, row.match_url, row.seq, row.distance, exact, same, row.similarity, row.containment]
 

@@ -14,7 +14,7 @@ from worker.files.inputs import open_inputs
 from worker.judging.judge import Rejected, utf8_of
 from worker.records.page import Limits, page_in
 from worker.records.passing import Page
-from worker.reporting.collected import Collected, Row
+from worker.reporting.collected import DuplicateRow, ReportData
 
 LARGEST_PAGE = 10 << 20
 LIMITS = Limits(page=LARGEST_PAGE, url=32 << 10, key=16 << 10, headers=64 << 10)
@@ -23,7 +23,7 @@ Name = tuple[str, str | None]
 """How a page is found again: its URL and id."""
 
 
-def shown(collected: Collected, clusters: int, count: int) -> list[Row]:
+def shown(collected: ReportData, clusters: int, count: int) -> list[DuplicateRow]:
     """Which pairs to show: some of each large cluster, and the near-duplicates that are furthest apart."""
     of_clusters = (row for rows in zip_longest(*collected.largest(clusters)) for row in rows if row)
     near = (row for row in collected.rows if row.kind == "near")
@@ -37,7 +37,7 @@ def shown(collected: Collected, clusters: int, count: int) -> list[Row]:
     return list(chosen.values())
 
 
-def names_of(rows: Iterable[Row]) -> set[Name]:
+def names_of(rows: Iterable[DuplicateRow]) -> set[Name]:
     """Both pages of each pair."""
     return {name for row in rows for name in ((row.url, row.id), (row.match_url, row.match_id))}
 

@@ -15,7 +15,7 @@ from worker.verifying.designs import named
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
-from worker.verifying.matches import Pages, check_matches
+from worker.verifying.matches import ComparedPages, check_matches
 from worker.verifying.missed import check_missed
 from worker.verifying.previous import check_previous
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
@@ -27,7 +27,7 @@ TELL_EVERY = 5000
 
 
 @dataclass
-class Counts:
+class CheckedCounts:
     """How much was looked at."""
 
     verdicts: int = 0
@@ -52,7 +52,7 @@ class Check:
     export: Iterator[bytes] | None
     tell: PROGRESS
     findings: Findings = field(default_factory=Findings)
-    counts: Counts = field(default_factory=Counts)
+    counts: CheckedCounts = field(default_factory=CheckedCounts)
 
     def run(self) -> None:
         """Read and check; `findings` and `counts` say what came of it.
@@ -84,7 +84,7 @@ class Check:
         rule = rule_of(verdicts.profiles[0], head, self.given, design)
         _check_width(verdicts, rule)
         self._check_profiles(verdicts)
-        before, pages = numbers_before(verdicts), Pages.of(verdicts, rule)
+        before, pages = numbers_before(verdicts), ComparedPages.of(verdicts, rule)
         check_matches(pages, before, self.findings)
         check_previous(pages, self.findings)
         check_missed(pages, forgetting, before, self.findings, self.tell)

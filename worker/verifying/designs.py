@@ -47,7 +47,7 @@ _PATTERN = re.compile(r"(?P<half>2\()?(?P<m>\d{1,3})(?P<how>[cx])(?P<c>\d{1,3})(
 
 
 @dataclass(frozen=True)
-class Tables:
+class DesignTables:
     """A design.
 
     Attributes:
@@ -71,7 +71,7 @@ class Tables:
         return min(lead.bit_count() for lead in self.leads)
 
 
-def named(name: str, bits: int) -> Tables:
+def named(name: str, bits: int) -> DesignTables:
     """The design of that name.
 
     Raises:
@@ -81,7 +81,7 @@ def named(name: str, bits: int) -> Tables:
         count, radius, leads = LISTED[name]
         blocks = _cut(range(bits), count)
         chosen = ([blocks[int(digit, 16)] for digit in lead] for lead in leads.split())
-        return Tables(name, bits, tuple(_mask(bits, lead) for lead in chosen), (radius,) * len(leads.split()))
+        return DesignTables(name, bits, tuple(_mask(bits, lead) for lead in chosen), (radius,) * len(leads.split()))
     text = NAMED.get(name, name)
     if "+" in text:
         return _parted(name, text, bits)
@@ -92,10 +92,12 @@ def named(name: str, bits: int) -> Tables:
     leads_of = _nested if found["how"] == "x" else _chosen
     spans = (range(bits // 2), range(bits // 2, bits)) if found["half"] else (range(bits),)
     made = [lead for span in spans for lead in leads_of(span, int(found["m"]), int(found["c"]))]
-    return Tables(name, bits, tuple(_mask(bits, lead) for lead in made), (1 if found["probed"] else 0,) * len(made))
+    return DesignTables(
+        name, bits, tuple(_mask(bits, lead) for lead in made), (1 if found["probed"] else 0,) * len(made)
+    )
 
 
-def _parted(name: str, text: str, bits: int) -> Tables:
+def _parted(name: str, text: str, bits: int) -> DesignTables:
     """Parts of the widths that are named, each the lead of a table; their sum is stretched to `bits`."""
     parts = [part.removesuffix("r1") for part in text.split("+")]
     if not all(part.isdecimal() for part in parts):
@@ -105,10 +107,10 @@ def _parted(name: str, text: str, bits: int) -> Tables:
         ends.append(ends[-1] + int(part))
     ends = [bits * end // ends[-1] for end in ends]
     leads = tuple(_mask(bits, [range(low, high)]) for low, high in pairwise(ends))
-    return Tables(name, bits, leads, tuple(int(part.endswith("r1")) for part in text.split("+")))
+    return DesignTables(name, bits, leads, tuple(int(part.endswith("r1")) for part in text.split("+")))
 
 
-def exported(data: Mapping[str, object]) -> Tables:
+def exported(data: Mapping[str, object]) -> DesignTables:
     """The design that the first row of an export describes: of each table its prefix and its blocks in order.
 
     Raises:
@@ -121,12 +123,12 @@ def exported(data: Mapping[str, object]) -> Tables:
             for prefix, blocks in tables  # type: ignore[attr-defined]
         ]
         radii = [radius] * len(leads) if isinstance(radius, int) else radius
-        return Tables(str(name), int(bits), tuple(leads), tuple(map(int, radii)))  # type: ignore[call-overload]
+        return DesignTables(str(name), int(bits), tuple(leads), tuple(map(int, radii)))  # type: ignore[call-overload]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no design: {error!r}") from error
 
 
-def possible(k: int, bits: int) -> list[Tables]:
+def possible(k: int, bits: int) -> list[DesignTables]:
     """All that an index may have that finds every pair within k bits, unless somebody named another."""
     names = [name for name, within in WITHIN.items() if within >= k] or [f"{k + 2}c2"]
     return [named(name, bits) for name in names]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from worker.verifying.columns import OFFSET_BITS, Flags, Numbers, Verdicts
-from worker.verifying.told import Takedown
+from worker.verifying.told import ToldTakedown
 
 SLACK_MS = 60_000
 """A page is stored before its verdict is written: by so much, at most, its age may be more than the topic says."""
@@ -32,7 +32,7 @@ class Forgetting:
     removed: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, max_age: float | None, max_documents: int | None, takedowns: Sequence[Takedown]) -> Forgetting:
+    def of(cls, max_age: float | None, max_documents: int | None, takedowns: Sequence[ToldTakedown]) -> Forgetting:
         """From the settings (seconds) and what operators took down."""
         age = None if max_age is None else int(max_age * 1000)
         return cls(age, max_documents, frozenset(int(each.observation[:16], 16) for each in takedowns))

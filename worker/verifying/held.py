@@ -14,7 +14,7 @@ from worker.verifying import told as codec
 from worker.verifying.columns import Held, HeldColumns, Numbers, Verdicts
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting
-from worker.verifying.told import End, Head, Stored
+from worker.verifying.told import End, ExportedRecord, Head
 
 NOT_HELD, NOT_TOLD, DIFFERS = "not in the index", "in the index only", "differs in the index"
 BACK = "taken down, and in the index"
@@ -43,7 +43,7 @@ def held_in(lines: Iterator[bytes], tell: PROGRESS) -> Held:
     columns, end = HeldColumns(), None
     for number, line in enumerate(lines, 2):
         row = _row(number, line)
-        if isinstance(row, Stored):
+        if isinstance(row, ExportedRecord):
             try:
                 columns.add(row)
             except ValueError as error:
@@ -57,7 +57,7 @@ def held_in(lines: Iterator[bytes], tell: PROGRESS) -> Held:
     return columns.held()
 
 
-def _row(number: int, line: bytes) -> Head | Stored | End | None:
+def _row(number: int, line: bytes) -> Head | ExportedRecord | End | None:
     try:
         return codec.row(line)
     except ValueError as error:

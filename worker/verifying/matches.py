@@ -24,7 +24,7 @@ MOST_UNDER_ONE_NUMBER = 16
 
 
 @dataclass(frozen=True)
-class Pages:
+class ComparedPages:
     """Verdicts and the relation, ready for comparisons."""
 
     verdicts: Verdicts
@@ -33,7 +33,7 @@ class Pages:
     bands: np.ndarray
 
     @classmethod
-    def of(cls, verdicts: Verdicts, rule: Rule) -> Pages:
+    def of(cls, verdicts: Verdicts, rule: Rule) -> ComparedPages:
         """Cut the verifiers into the verifier proper and its band keys."""
         width = verdicts.verifier.shape[1] - rule.bands
         return cls(verdicts, rule, halves_joined(verdicts.verifier[:, :width]), verdicts.verifier[:, width:])
@@ -88,7 +88,7 @@ def words_of(mask: int, count: int) -> np.ndarray:
 class _Named:
     """Rows of duplicates, beside each the row of the page that it names, and where what is wrong goes."""
 
-    pages: Pages
+    pages: ComparedPages
     rows: Numbers
     named: Numbers
     findings: Findings
@@ -99,7 +99,7 @@ class _Named:
         self.findings.add(kind, match_of, lambda row: (self.pages.verdicts.at(row), words(row, match_of[row])))
 
 
-def check_matches(pages: Pages, before: Numbers, findings: Findings) -> None:
+def check_matches(pages: ComparedPages, before: Numbers, findings: Findings) -> None:
     """Hold what duplicates say against the pages that they name."""
     told = pages.verdicts
     duplicates = np.flatnonzero(~told.unique)
@@ -205,7 +205,7 @@ def _check_overlap(each: _Named) -> None:
     )
 
 
-def _apart(pages: Pages, row: int, match: int) -> str:
+def _apart(pages: ComparedPages, row: int, match: int) -> str:
     told, rule = pages.verdicts, pages.rule
     who = f"number {told.seq[row]:,} at {told.at(match)}"
     if not (told.has_fingerprint[row] and told.has_fingerprint[match]):

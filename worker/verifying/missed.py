@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from worker.verifying.columns import Flags, Numbers
-from worker.verifying.designs import Tables, possible
+from worker.verifying.designs import DesignTables, possible
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting
-from worker.verifying.matches import Pages, words_of
+from worker.verifying.matches import ComparedPages, words_of
 from worker.verifying.rules import BAND_BITS
 
 MISSED, NOT_OLDEST = "two unique pages match", "not the oldest match"
@@ -45,10 +45,10 @@ class Pairs:
         return len(self.page)
 
 
-class Search:
+class MissedSearch:
     """The unique pages in the order of their numbers, and how many of them each verdict comes after."""
 
-    def __init__(self, pages: Pages, forgetting: Forgetting, before: Numbers) -> None:
+    def __init__(self, pages: ComparedPages, forgetting: Forgetting, before: Numbers) -> None:
         told = pages.verdicts
         unique = np.flatnonzero(told.unique)
         self.pages, self._forgetting, self._before = pages, forgetting, before
@@ -134,9 +134,11 @@ def _ranks(key: np.ndarray) -> Numbers:
     return ranks
 
 
-def check_missed(pages: Pages, forgetting: Forgetting, before: Numbers, findings: Findings, tell: PROGRESS) -> None:
+def check_missed(
+    pages: ComparedPages, forgetting: Forgetting, before: Numbers, findings: Findings, tell: PROGRESS
+) -> None:
     """No two unique pages match, and no duplicate has an older match than the one that it names."""
-    search = Search(pages, forgetting, before)
+    search = MissedSearch(pages, forgetting, before)
     certain, excused = _must_be_found(search, tell)
     _report(pages, certain.where(~search.forgotten(certain)), findings)
     if count := int((~search.forgotten(excused)).sum()):
@@ -145,7 +147,7 @@ def check_missed(pages: Pages, forgetting: Forgetting, before: Numbers, findings
         )
 
 
-def _must_be_found(search: Search, tell: PROGRESS) -> tuple[Pairs, Pairs]:
+def _must_be_found(search: MissedSearch, tell: PROGRESS) -> tuple[Pairs, Pairs]:
     """Pairs that match and were not told of: those that must have been, and those that full places may excuse."""
     rule, told = search.pages.rule, search.pages.verdicts
     if not told.has_fingerprint.any():
@@ -172,7 +174,7 @@ def _joined(parts: list[Pairs]) -> Pairs:
     return Pairs(former, page)
 
 
-def _report(pages: Pages, pairs: Pairs, findings: Findings) -> None:
+def _report(pages: ComparedPages, pairs: Pairs, findings: Findings) -> None:
     """One violation for each page, with the oldest of those that it matches."""
     told = pages.verdicts
     order = np.lexsort((told.seq[pairs.former], pairs.page))
@@ -191,7 +193,7 @@ def _report(pages: Pages, pairs: Pairs, findings: Findings) -> None:
     findings.add(NOT_OLDEST, rows[~told.unique[rows]], words)
 
 
-def _copies(search: Search) -> Pairs:
+def _copies(search: MissedSearch) -> Pairs:
     """Pairs of the same fingerprint and digest, or of the same digest where there is no fingerprint."""
     told = search.pages.verdicts
     key = told.digest[:, 0] ^ (told.digest[:, 1] * ODD[0]) ^ told.is_text ^ (told.has_fingerprint * ODD[1])
@@ -202,7 +204,7 @@ def _copies(search: Search) -> Pairs:
     return pairs.where(same & (told.has_fingerprint[pairs.former] == told.has_fingerprint[pairs.page]))
 
 
-def _in_band(search: Search, number: int, limit: int) -> Iterator[Pairs]:
+def _in_band(search: MissedSearch, number: int, limit: int) -> Iterator[Pairs]:
     pages = search.pages
     key = pages.bands[:, number]
     present = (key != 0) & pages.verdicts.has_fingerprint
@@ -210,7 +212,7 @@ def _in_band(search: Search, number: int, limit: int) -> Iterator[Pairs]:
     yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, pages.rule.reach))
 
 
-def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> Iterator[Pairs]:
+def _in_tables(search: MissedSearch, design: DesignTables, reach: int, tell: PROGRESS) -> Iterator[Pairs]:
     pages, present = search.pages, search.pages.verdicts.has_fingerprint
     for number, (lead, radius) in enumerate(zip(design.leads, design.radii, strict=True)):
         tell(f"comparing: table {number + 1} of {len(design.leads)}")
@@ -226,7 +228,7 @@ def _in_tables(search: Search, design: Tables, reach: int, tell: PROGRESS) -> It
             yield from search.meeting(key, stands, present, lambda pairs: _near(pages, pairs, reach))
 
 
-def _near(pages: Pages, pairs: Pairs, reach: int) -> Flags:
+def _near(pages: ComparedPages, pairs: Pairs, reach: int) -> Flags:
     """Within reach, their verifiers agreeing: the second is looked at only where the first holds."""
     near = pages.gate(pairs.former, pairs.page) <= reach
     rest = np.flatnonzero(near)
@@ -234,7 +236,7 @@ def _near(pages: Pages, pairs: Pairs, reach: int) -> Flags:
     return near
 
 
-def _key(pages: Pages, lead: int) -> np.ndarray:
+def _key(pages: ComparedPages, lead: int) -> np.ndarray:
     """The leading bits of each fingerprint as one number, equal for equal ones."""
     fingerprint = pages.verdicts.fingerprint
     masked = fingerprint & words_of(lead, fingerprint.shape[1])
@@ -246,7 +248,7 @@ def _key(pages: Pages, lead: int) -> np.ndarray:
     return key
 
 
-def _found_in_all(search: Search, pairs: Pairs, designs: list[Tables]) -> Flags:
+def _found_in_all(search: MissedSearch, pairs: Pairs, designs: list[DesignTables]) -> Flags:
     """Whether each pair meets, in each of the designs, in a place that was not full."""
     found = np.ones(len(pairs), dtype=np.bool_)
     if not len(pairs):

@@ -12,7 +12,7 @@ import numpy as np
 from worker.verifying.columns import OFFSET_BITS, UNTOLD, Flags, Halves, Numbers
 from worker.verifying.distances import distances
 from worker.verifying.findings import Findings
-from worker.verifying.matches import Pages
+from worker.verifying.matches import ComparedPages
 
 WRONG = "wrong previous"
 LOOKED_AT = 64
@@ -23,7 +23,7 @@ DIGEST_BITS = 56
 """Of the digest of a page without a fingerprint."""
 
 
-def check_previous(pages: Pages, findings: Findings) -> None:
+def check_previous(pages: ComparedPages, findings: Findings) -> None:
     """Hold what is said of last versions against the other pages of these URLs."""
     told = pages.verdicts
     order = np.lexsort((told.record, told.url))
@@ -46,7 +46,7 @@ def _is_large(urls: Numbers, at: Numbers) -> Flags:
     return found
 
 
-def _can_precede(pages: Pages, rows: Numbers, other: Numbers) -> Flags:
+def _can_precede(pages: ComparedPages, rows: Numbers, other: Numbers) -> Flags:
     """Whether the others may have been judged before: pages of the same URL, of a partition the earlier one."""
     told = pages.verdicts
     elsewhere = told.record[rows] >> OFFSET_BITS != told.record[other] >> OFFSET_BITS
@@ -55,7 +55,7 @@ def _can_precede(pages: Pages, rows: Numbers, other: Numbers) -> Flags:
     return found
 
 
-def _explains(pages: Pages, rows: Numbers, other: Numbers) -> Flags:
+def _explains(pages: ComparedPages, rows: Numbers, other: Numbers) -> Flags:
     """Whether the others are what is said of the last version."""
     told = pages.verdicts
     both = told.has_fingerprint[rows] & told.has_fingerprint[other]
@@ -72,7 +72,7 @@ def _explains(pages: Pages, rows: Numbers, other: Numbers) -> Flags:
     return found
 
 
-def _similarity(pages: Pages, rows: Numbers, other: Numbers) -> Numbers:
+def _similarity(pages: ComparedPages, rows: Numbers, other: Numbers) -> Numbers:
     """Estimated from the sketches, in thousandths; what is said where there is none but another verifier, or none."""
     told, bits = pages.verdicts, min(SKETCH_BITS, pages.rule.verifier_bits)
     if not pages.rule.bands:

@@ -24,7 +24,7 @@ import numpy as np
 
 from worker.errors import SettingsError
 from worker.verifying.columns import Numbers
-from worker.verifying.designs import Tables, exported
+from worker.verifying.designs import DesignTables, exported
 from worker.verifying.told import Head
 
 BAND_BITS = 32
@@ -74,17 +74,17 @@ class Rule:
     verifier_bits: int
     bands: int
     fold: int = 1
-    design: Tables | None = None
+    design: DesignTables | None = None
     given_limit: int | None = None
     bucket_bits: int = BUCKET_BITS
 
-    def place_limit(self, design: Tables) -> int:
+    def place_limit(self, design: DesignTables) -> int:
         """How many pages a place takes in an index of that design; 0: any number."""
         if self.given_limit is not None:
             return self.given_limit
         return max(LEAST_IN_PLACE, MOST_COMPARED // (len(design.leads) + sum(map(bool, design.radii)) + self.bands))
 
-    def neighbour_limit(self, design: Tables, probes: int) -> int:
+    def neighbour_limit(self, design: DesignTables, probes: int) -> int:
         """How many pages of each place one bit away are found at least, in a table with so many probes; 0: all."""
         if self.given_limit is not None:
             return self.given_limit
@@ -115,7 +115,7 @@ class Given:
     bucket_bits: int | None = None
 
 
-def rule_of(profile: str, head: Head | None, given: Given, design: Tables | None) -> Rule:
+def rule_of(profile: str, head: Head | None, given: Given, design: DesignTables | None) -> Rule:
     """The relation of verdicts of `profile`: what flags say, else the index, else the profile.
 
     Raises:

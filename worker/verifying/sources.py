@@ -18,25 +18,25 @@ from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
 from worker.verifying.columns import IN_FILE
-from worker.verifying.told import Record, Takedown
+from worker.verifying.told import InputRecord, ToldTakedown
 
 CHUNK_BYTES = 1 << 20
 LINES = (".jsonl", ".ndjson", ".json")
 
 
-class Read(NamedTuple):
+class ToldBytes(NamedTuple):
     """Bytes that should be a verdict, where they stand, and when they were written (0: nobody knows)."""
 
-    place: Record
+    place: InputRecord
     data: bytes
     written_ms: int
 
 
-class Letter(NamedTuple):
+class ToldLetter(NamedTuple):
     """A dead letter: where it stands, and the record that it is about (None: another program's)."""
 
-    place: Record
-    about: Record | None
+    place: InputRecord
+    about: InputRecord | None
 
 
 @dataclass(frozen=True)
@@ -63,29 +63,29 @@ class Sources:
         """Whether it is known what there was to answer."""
         return bool(self.inputs) or self.with_input
 
-    def all_verdicts(self) -> Iterator[Read]:
+    def all_verdicts(self) -> Iterator[ToldBytes]:
         """Whatever stands where verdicts should."""
         for path in self.verdicts:
             for place, line in _lines(path):
-                yield Read(place, line, 0)
+                yield ToldBytes(place, line, 0)
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.verdict_topic):
                 source = received.record.source
-                yield Read(Record(*source[:3]), received.record.value or b"", max(0, source.timestamp or 0))
+                yield ToldBytes(InputRecord(*source[:3]), received.record.value or b"", max(0, source.timestamp or 0))
 
-    def all_letters(self) -> Iterator[Letter]:
+    def all_letters(self) -> Iterator[ToldLetter]:
         """All dead letters."""
         for path in self.letters:
             for place, line in _lines(path):
                 with _said_of(place):
-                    yield Letter(place, told.rejected(line))
+                    yield ToldLetter(place, told.rejected(line))
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.dead_letter_topic):
                 headers = dict(received.headers)
                 if told.REPLAYED not in headers:  # what says that a letter was sent back is none itself
-                    yield Letter(Record(*received.record.source[:3]), told.letter(headers))
+                    yield ToldLetter(InputRecord(*received.record.source[:3]), told.letter(headers))
 
-    def all_takedowns(self) -> Iterator[Takedown]:
+    def all_takedowns(self) -> Iterator[ToldTakedown]:
         """All pages that were taken down."""
         for path in self.takedowns:
             for place, line in _lines(path):
@@ -93,20 +93,20 @@ class Sources:
                     yield told.takedown(line)
         if not self.verdicts and (topic := self.settings.takedown_topic):
             for received in replayed(self.settings, topic):
-                with _said_of(Record(*received.record.source[:3])):
+                with _said_of(InputRecord(*received.record.source[:3])):
                     yield told.takedown(received.record.value or b"")
 
-    def all_inputs(self) -> Iterator[Record]:
+    def all_inputs(self) -> Iterator[InputRecord]:
         """Every record that there was to answer."""
         for path in self.inputs:
             yield from _records_in(path)
         if self.with_input:
             for received in replayed(self.settings, self.settings.input_topic):
-                yield Record(*received.record.source[:3])
+                yield InputRecord(*received.record.source[:3])
 
 
 @contextmanager
-def _said_of(place: Record) -> Iterator[None]:
+def _said_of(place: InputRecord) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
@@ -123,15 +123,15 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[Record, bytes]]:
+def _lines(path: Path) -> Iterator[tuple[InputRecord, bytes]]:
     """Lines that are not blank, each with its place (from 1)."""
     with opened(path) as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
-                yield Record(str(path), IN_FILE, number), line
+                yield InputRecord(str(path), IN_FILE, number), line
 
 
-def _records_in(path: Path) -> Iterator[Record]:
+def _records_in(path: Path) -> Iterator[InputRecord]:
     """The records of a file of JSONL: its path and bytes name it, its lines count from 0, blank ones are none."""
     bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
     if path.is_dir() or bare.suffix.lower() not in LINES:
@@ -142,7 +142,7 @@ def _records_in(path: Path) -> Iterator[Record]:
     with opened(path) as stream:
         for number, line in enumerate(stream):
             if line.strip():
-                yield Record(f"file:{name.hexdigest()}", 0, number)
+                yield InputRecord(f"file:{name.hexdigest()}", 0, number)
 
 
 def _digest(path: Path) -> bytes:

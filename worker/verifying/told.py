@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*
 MOST_NUMBER = 1 << 48
 
 
-class Match(msgspec.Struct):
+class ToldMatch(msgspec.Struct):
     """What a duplicate says of the page that it matches."""
 
     url: str
@@ -33,7 +33,7 @@ class Match(msgspec.Struct):
     is_canonical: bool | None = None
 
 
-class Previous(msgspec.Struct):
+class ToldPrevious(msgspec.Struct):
     """What a verdict says of the last version of its URL."""
 
     fetched_at: str | None
@@ -41,7 +41,7 @@ class Previous(msgspec.Struct):
     similarity: float | None
 
 
-class Source(msgspec.Struct):
+class ToldSource(msgspec.Struct):
     """The record that was judged."""
 
     topic: str
@@ -55,7 +55,7 @@ class Told(msgspec.Struct):
     url: str
     id: str | None
     verdict: Literal["unique", "duplicate"]
-    match: Match | None
+    match: ToldMatch | None
     fingerprint: str | None
     verifier: str | None
     digest: str
@@ -63,11 +63,11 @@ class Told(msgspec.Struct):
     seq: int | None
     fetched_at: str | None
     observation: str
-    source: Source
+    source: ToldSource
     features: int = 0
     better: bool | None = None
     canonical: str | None = None
-    previous: Previous | None = None
+    previous: ToldPrevious | None = None
 
 
 def seconds_of(moment: str | None) -> int:
@@ -100,10 +100,10 @@ def _address(url: str) -> tuple[str, str, int, str, str] | str:
 
 
 class _Rejected(msgspec.Struct):
-    source: Source
+    source: ToldSource
 
 
-class Takedown(msgspec.Struct):
+class ToldTakedown(msgspec.Struct):
     """A page that an operator removed from the index."""
 
     seq: int
@@ -128,7 +128,7 @@ class Head(msgspec.Struct):
         return int((self.profile.get("verifier") or {}).get("fold", 1))
 
 
-class Stored(msgspec.Struct):
+class ExportedRecord(msgspec.Struct):
     """A record of an export: its observation and its digest are the beginnings of the verdict's."""
 
     row: Literal["record"]
@@ -153,7 +153,7 @@ class _Any(msgspec.Struct):
     row: str
 
 
-class Record(NamedTuple):
+class InputRecord(NamedTuple):
     """A record of an input topic, or of a file (its digest in place of the topic)."""
 
     topic: str
@@ -163,9 +163,9 @@ class Record(NamedTuple):
 
 _told = msgspec.json.Decoder(Told)
 _rejected = msgspec.json.Decoder(_Rejected)
-_takedown = msgspec.json.Decoder(Takedown)
+_takedown = msgspec.json.Decoder(ToldTakedown)
 _head = msgspec.json.Decoder(Head)
-_stored = msgspec.json.Decoder(Stored)
+_stored = msgspec.json.Decoder(ExportedRecord)
 _end = msgspec.json.Decoder(End)
 _any = msgspec.json.Decoder(_Any)
 
@@ -192,26 +192,26 @@ def verdict(data: bytes) -> Told:
     return told
 
 
-def rejected(data: bytes) -> Record:
+def rejected(data: bytes) -> InputRecord:
     """The record that a line of `file --rejected-out` is about; ValueError: it is none."""
     source = _rejected.decode(data).source
-    return Record(source.topic, source.partition, source.offset)
+    return InputRecord(source.topic, source.partition, source.offset)
 
 
-def letter(headers: dict[str, bytes]) -> Record | None:
+def letter(headers: dict[str, bytes]) -> InputRecord | None:
     """The record that a dead letter is about; None: it is another program's letter."""
     topic, partition, offset = (headers.get(ERRORS_PREFIX + n, b"").decode() for n in ("topic", "partition", "offset"))
     if not (topic and partition.isdecimal() and offset.isdecimal()):
         return None
-    return Record(topic, int(partition), int(offset))
+    return InputRecord(topic, int(partition), int(offset))
 
 
-def takedown(data: bytes) -> Takedown:
+def takedown(data: bytes) -> ToldTakedown:
     """The takedown in `data`; ValueError: it is none."""
     return _takedown.decode(data)
 
 
-def row(data: bytes) -> Head | Stored | End | None:
+def row(data: bytes) -> Head | ExportedRecord | End | None:
     """A row of an export; None for the kinds that nothing is held against (marks, journals). ValueError: it is none."""
     match _any.decode(data).row:
         case "index":

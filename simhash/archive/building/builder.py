@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from simhash.archive.building.ingest import STATE, Holding, Ingest, Source, job_of
+from simhash.archive.building.ingest import STATE, EntrySource, Holding, Ingest, job_of
 from simhash.archive.building.sorting import KeyFile, merged
 from simhash.archive.format import keys as arrays
 from simhash.archive.format import manifest as manifests
@@ -55,7 +55,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What is to be built.
 
     Attributes:
@@ -71,7 +71,7 @@ class Plan:
     job: str
 
 
-def build(out: Path, source: Source, plan: Plan, effort: Effort, on_progress: Progress) -> Manifest:
+def build(out: Path, source: EntrySource, plan: BuildPlan, effort: Effort, on_progress: Progress) -> Manifest:
     """Build a set in the directory `out`, which is made; or go on with a build that was begun there.
 
     Raises:
@@ -90,7 +90,7 @@ def build(out: Path, source: Source, plan: Plan, effort: Effort, on_progress: Pr
 
 
 class _Build:
-    def __init__(self, out: Path, plan: Plan, effort: Effort, on_progress: Progress) -> None:
+    def __init__(self, out: Path, plan: BuildPlan, effort: Effort, on_progress: Progress) -> None:
         self._out = out
         self._plan = plan
         self._effort = effort
@@ -103,7 +103,7 @@ class _Build:
         self._lock = Lock()
         self._done = 0
 
-    def run(self, source: Source) -> Manifest:
+    def run(self, source: EntrySource) -> Manifest:
         self._done = self._ingest.items
         self._ingest.run(source, lambda items: self._tell("reading", items, None))
         chunks = self._ingest.state.chunks

@@ -30,7 +30,7 @@ BODY_OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True)
-class Batch:
+class Portion:
     """Some items of a source: bare fingerprints, or records with theirs (None: of a page too short for one).
 
     Attributes:
@@ -42,10 +42,10 @@ class Batch:
     records: Sequence[tuple[int | None, Record]] = ()
 
 
-class Source(Protocol):
+class EntrySource(Protocol):
     """What a set is built from."""
 
-    def batches(self, skip: int) -> Iterator[Batch]:
+    def batches(self, skip: int) -> Iterator[Portion]:
         """What comes after the first `skip` items; the same items in the same order whenever it is asked."""
 
 
@@ -76,7 +76,7 @@ class Chunk(msgspec.Struct, frozen=True):
     bands: list[int]
 
 
-class State(msgspec.Struct):
+class BuildState(msgspec.Struct):
     """How far a build has come."""
 
     job: str
@@ -87,7 +87,7 @@ class State(msgspec.Struct):
 def job_of(directory: Path) -> str | None:
     """The job that a working directory was made for; None: there is none."""
     try:
-        return msgspec.json.decode((directory / STATE).read_bytes(), type=State).job
+        return msgspec.json.decode((directory / STATE).read_bytes(), type=BuildState).job
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -110,19 +110,19 @@ class Ingest:
     holding: Holding
     most_keys: int
     most_bytes: int
-    state: State = field(init=False)
+    state: BuildState = field(init=False)
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / STATE
         if not path.exists():
-            self.state = State(self.job, [], False)
+            self.state = BuildState(self.job, [], False)
             self._save()
             return
-        self.state = msgspec.json.decode(path.read_bytes(), type=State)
+        self.state = msgspec.json.decode(path.read_bytes(), type=BuildState)
         if self.state.job != self.job and not self.state.chunks and not self.state.complete:
             # Nothing was kept of it: an input that was refused and then mended, say.
-            self.state = State(self.job, [], False)
+            self.state = BuildState(self.job, [], False)
             self._save()
         if self.state.job != self.job:
             raise TableMismatch(f"{self.directory} holds an unfinished build of something else: remove it first")
@@ -132,7 +132,7 @@ class Ingest:
         """Items of the source that lie in whole chunks."""
         return sum(chunk.items for chunk in self.state.chunks)
 
-    def run(self, source: Source, on_items: Callable[[int], None]) -> None:
+    def run(self, source: EntrySource, on_items: Callable[[int], None]) -> None:
         """Take in all that is not in a chunk yet; `on_items` is told of each batch."""
         if self.state.complete:
             return
@@ -188,7 +188,7 @@ class _Open:
         self._digests: list[Body] = []
         self._items = self._count = self._bytes = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Portion) -> None:
         self._items += batch.items
         if batch.keys is not None:
             self._keys.append(batch.keys)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from simhash.archive.building.ingest import Batch, Holding
+from simhash.archive.building.ingest import Holding, Portion
 from simhash.archive.lookup.opened import TableSet, verifier_bytes
 from simhash.errors import TableMismatch
 from simhash.index.interface import Record
@@ -58,7 +58,7 @@ def _named(trait: object) -> object:
 
 @dataclass(frozen=True)
 class Merged:
-    """See `ingest.Source`.
+    """See `ingest.EntrySource`.
 
     Attributes:
         keep: whether a record stays; bare fingerprints all do.
@@ -67,23 +67,23 @@ class Merged:
     sets: Sequence[TableSet]
     keep: Callable[[Record], bool]
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`."""
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`."""
         return self._records(skip) if self.sets[0].has_records else self._bare(skip)
 
-    def _bare(self, skip: int) -> Iterator[Batch]:
+    def _bare(self, skip: int) -> Iterator[Portion]:
         for tables in self.sets:
             for keys in tables.fingerprints():
                 passed = min(skip, len(keys))
                 skip -= passed
                 if passed < len(keys):
-                    yield Batch(len(keys) - passed, keys[passed:])
+                    yield Portion(len(keys) - passed, keys[passed:])
 
-    def _records(self, skip: int) -> Iterator[Batch]:
+    def _records(self, skip: int) -> Iterator[Portion]:
         entries = islice(self._entries(), skip, None)
         while some := list(islice(entries, BATCH_RECORDS)):
             kept = [entry for entry, is_first in some if is_first and self.keep(entry[1])]
-            yield Batch(len(some), records=kept)
+            yield Portion(len(some), records=kept)
 
     def _entries(self) -> Iterator[tuple[Entry, bool]]:
         """All entries by key, then seq, and whether each is the first of its observation under its key."""

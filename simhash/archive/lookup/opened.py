@@ -19,7 +19,7 @@ from simhash.archive.format.keys import Keys
 from simhash.archive.format.manifest import DIGESTS_FILE, RECORDS_FILE, Manifest, identity, parts
 from simhash.archive.format.record_file import DIGEST_BITS, Body, RecordCodec, RecordFile, key_number, tagged
 from simhash.archive.format.table_file import TableFile
-from simhash.archive.lookup.ranges import Pairs, Question, joined, nothing, probe
+from simhash.archive.lookup.ranges import KeyPairs, Question, joined, nothing, probe
 from simhash.errors import TableMismatch
 from simhash.index.interface import Entry, Neighbour, Record, Relation
 from simhash.signature.minhash import BAND_BITS
@@ -88,7 +88,7 @@ class TableSet:
 
     # Asking --------------------------------------------------------------------------------------------------------
 
-    def near(self, fingerprints: Keys, reach: int | None = None) -> Pairs:
+    def near(self, fingerprints: Keys, reach: int | None = None) -> KeyPairs:
         """The stored fingerprints within `reach` bits (default: the relation's) of each, each once.
 
         Within the design's k bits all are found, beyond it those that share a table's prefix; bands are not asked.
@@ -126,8 +126,8 @@ class TableSet:
         self,
         entries: Sequence[Entry],
         numbers: Sequence[int],
-        met: Pairs,
-        banded: Pairs,
+        met: KeyPairs,
+        banded: KeyPairs,
         found: list[list[tuple[int, Record]]],
     ) -> None:
         """Of the pairs of a page (its place in `numbers`) and a fingerprint those that match: pairs that met in a
@@ -172,7 +172,7 @@ class TableSet:
             raise TableMismatch(f"{self.directory} holds fingerprints alone: nobody knows whose they are")
         return file
 
-    def _numbers(self, found: Pairs) -> list[int]:
+    def _numbers(self, found: KeyPairs) -> list[int]:
         return arrays.to_ints(found.keys, self.relation.design.bits)
 
     # Going through all ---------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def matches(sets: Sequence[TableSet], entries: Sequence[Entry]) -> list[list[lis
 
 def _met(
     sets: Sequence[TableSet], fingerprints: Keys, band_keys: Sequence[Sequence[int]] | None, reach: int
-) -> list[tuple[Pairs, Pairs]]:
+) -> list[tuple[KeyPairs, KeyPairs]]:
     """For each of some sets the pairs that meet in its tables, each once, and those in its bands (None: not asked)."""
     some = [n for n, (part, _) in enumerate(sets[0]._parts) if part.band is None or band_keys is not None]
     keys = {n: sets[0]._parts[n][0].keys(fingerprints, band_keys or ()) for n in some}
@@ -239,15 +239,15 @@ def _met(
         for tables, n in asked
         for part, table in (tables._parts[n],)
     ]
-    found: dict[tuple[TableSet, bool], list[Pairs]] = {}
+    found: dict[tuple[TableSet, bool], list[KeyPairs]] = {}
     for (tables, n), pairs in zip(asked, probe(questions, reach, sets[0].threads), strict=True):
         if len(pairs):
             part = tables._parts[n][0]
-            restored = Pairs(keys[n][1][pairs.query], part.restored(pairs.keys), pairs.distances)
+            restored = KeyPairs(keys[n][1][pairs.query], part.restored(pairs.keys), pairs.distances)
             found.setdefault((tables, part.band is None), []).append(restored)
     size = fingerprints.shape[1]
 
-    def of(tables: TableSet, by_table: bool) -> Pairs:
+    def of(tables: TableSet, by_table: bool) -> KeyPairs:
         return _each_once(joined(found.get((tables, by_table), []), size))
 
     return [(of(tables, True), of(tables, False)) for tables in sets]
@@ -258,7 +258,7 @@ def verifier_bytes(relation: Relation) -> int:
     return 0 if relation.verifier_reach is None else (relation.verifier_bits + BAND_BITS * relation.bands) // 8
 
 
-def _each_once(found: Pairs) -> Pairs:
+def _each_once(found: KeyPairs) -> KeyPairs:
     """The pairs by query, then distance, then key; each once."""
     if len(found) < 2:
         return found
@@ -266,4 +266,4 @@ def _each_once(found: Pairs) -> Pairs:
     query, keys, distances = found.query[order], found.keys[order], found.distances[order]
     new = (query[1:] != query[:-1]) | (keys[1:] != keys[:-1]).any(axis=1)
     first = np.concatenate(([True], new))
-    return Pairs(query[first], keys[first], distances[first])
+    return KeyPairs(query[first], keys[first], distances[first])

@@ -56,7 +56,7 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class KeyPairs:
     """Which query met which key: `query` is its number, shape (m,); `keys` (m, W); `distances` in bits, (m,)."""
 
     query: Places
@@ -68,16 +68,16 @@ class Pairs:
 
 
 @cache
-def nothing(size: int) -> Pairs:
+def nothing(size: int) -> KeyPairs:
     """None at all; keys of `size` words."""
-    return Pairs(np.zeros(0, np.int64), np.zeros((0, size), np.uint64), np.zeros(0, np.int64))
+    return KeyPairs(np.zeros(0, np.int64), np.zeros((0, size), np.uint64), np.zeros(0, np.int64))
 
 
-def joined(found: list[Pairs], size: int) -> Pairs:
+def joined(found: list[KeyPairs], size: int) -> KeyPairs:
     """All of them; keys of `size` words."""
     if len(found) < 2:
         return found[0] if found else nothing(size)
-    return Pairs(
+    return KeyPairs(
         np.concatenate([pairs.query for pairs in found]),
         np.concatenate([pairs.keys for pairs in found]),
         np.concatenate([pairs.distances for pairs in found]),
@@ -95,7 +95,7 @@ class Question:
     radius: int
 
 
-def probe(asked: Sequence[Question], reach: int, threads: int) -> list[Pairs]:
+def probe(asked: Sequence[Question], reach: int, threads: int) -> list[KeyPairs]:
     """For each question the keys within `reach` bits of its queries.
 
     By the kernel, in one call and without the interpreter's lock, several tables at the same time where there is much
@@ -120,14 +120,14 @@ def probe(asked: Sequence[Question], reach: int, threads: int) -> list[Pairs]:
     return [_pairs(question, *answer) for question, answer in zip(asked, answers, strict=True)]
 
 
-def _pairs(question: Question, queries: bytes, keys: bytes, distances: bytes) -> Pairs:
+def _pairs(question: Question, queries: bytes, keys: bytes, distances: bytes) -> KeyPairs:
     if not queries:
         return nothing(question.queries.shape[1])
     found, apart = (np.frombuffer(data, np.uint32).astype(np.int64) for data in (queries, distances))
-    return Pairs(found, np.frombuffer(keys, np.uint64).reshape(-1, question.queries.shape[1]), apart)
+    return KeyPairs(found, np.frombuffer(keys, np.uint64).reshape(-1, question.queries.shape[1]), apart)
 
 
-def _probed(question: Question, reach: int) -> Pairs:
+def _probed(question: Question, reach: int) -> KeyPairs:
     """The answer in NumPy."""
     table, size = question.table, question.queries.shape[1]
     if not len(table):
@@ -182,7 +182,7 @@ def _portions(ranges: Ranges) -> Iterator[tuple[Places, slice]]:
         at = end
 
 
-def _within(keys: Keys, queries: Keys, query: Places, starts: Places, stops: Places, reach: int) -> Iterator[Pairs]:
+def _within(keys: Keys, queries: Keys, query: Places, starts: Places, stops: Places, reach: int) -> Iterator[KeyPairs]:
     """The pairs of each range's keys and its query that are near enough; `query` are the queries' numbers."""
     counts = stops - starts
     edges = np.cumsum(counts)
@@ -193,4 +193,4 @@ def _within(keys: Keys, queries: Keys, query: Places, starts: Places, stops: Pla
         place = stops[owner] - (edges[owner] - pair)
         distances = arrays.distances(keys[place], queries[owner])
         near = distances <= reach
-        yield Pairs(query[owner[near]], keys[place[near]], distances[near])
+        yield KeyPairs(query[owner[near]], keys[place[near]], distances[near])

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from simhash.errors import DesignError
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
 from simhash.index.redis.lua_values import expression
-from simhash.index.redis.places import Column, Place, Places
+from simhash.index.redis.places import Column, FingerprintPlaces, Place
 from simhash.index.redis.tail import RAW, SHORT, packed, unpacked
 from simhash.index.urls import UrlCodec
 from simhash.relation.tables import Design, Table
@@ -161,7 +161,7 @@ class Layout:
         columns = []
         for i, shape in enumerate(map(self.shape, self._tables)):
             columns.append(Column(self.table(i), self.digits, shape.field_digits, shape.rest_bytes))
-        self.places = Places(columns, self.bits, self._numbers)
+        self.places = FingerprintPlaces(columns, self.bits, self._numbers)
 
     # Keys ----------------------------------------------------------------------------------------------------------
 

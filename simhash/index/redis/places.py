@@ -1,9 +1,9 @@
 """Where a fingerprint goes in all tables of an index at once, packed for the script: what a client does most often.
 
 A permutation moves each bit on its own, so the places of a fingerprint are the bitwise or of the places of its bits.
-`Places` looks them up byte by byte, as one long number a byte value, instead of permuting once a table: 64 bits take 8
-look-ups, however many tables. The places come out as text (keys in hex, fields in decimal) and bytes (the rests), as
-`Places.struct` takes them apart:
+`FingerprintPlaces` looks them up byte by byte, as one long number a byte value, instead of permuting once a table:
+64 bits take 8 look-ups, however many tables. The places come out as text (keys in hex, fields in decimal) and bytes
+(the rests), as `FingerprintPlaces.struct` takes them apart:
 
     key field | key field | ... | rest | rest | ...
 """
@@ -39,7 +39,7 @@ Place = tuple[int, int, int]
 """Bucket (up to 32 bits), field (up to 64 bits), rest."""
 
 
-class Places:
+class FingerprintPlaces:
     """The places of fingerprints of so many bits in some columns.
 
     Args:

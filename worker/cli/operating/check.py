@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index.redis.operators.findings import Findings
+from simhash.index.redis.operators.findings import CheckFindings
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.index.whole import found_whole
@@ -38,14 +38,14 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
     sys.exit(1 if found.violations else 0)
 
 
-def _counts(found: Findings) -> str:
+def _counts(found: CheckFindings) -> str:
     counts = {"records": found.records, "keys": found.keys, "members": found.members}
     counts |= {"decisions": found.journalled} | ({"versions": found.versions} if found.versions else {})
     counts |= {"archived records": found.archived} if found.archived else {}
     return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 
-def _text(found: Findings) -> str:
+def _text(found: CheckFindings) -> str:
     lines = [f"{violation.invariant}: {violation.what}" for violation in found.violations[:SHOWN]]
     if len(found.violations) > SHOWN:
         lines.append(f"... and {len(found.violations) - SHOWN:,} more (--json has them all)")

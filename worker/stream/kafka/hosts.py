@@ -30,7 +30,7 @@ BYTES_AT_ONCE = 16 << 20
 PRODUCER_BYTES = 1 << 20
 
 
-class Read(msgspec.Struct):
+class CountedUpTo(msgspec.Struct):
     """How far the verdict topic is counted.
 
     Attributes:
@@ -46,7 +46,9 @@ class Read(msgspec.Struct):
 class HostsTopic:
     """See the module; made by `keeping`."""
 
-    def __init__(self, settings: Settings, topic: str, transactions: Transactions, read: Read, hosts: Hosts) -> None:
+    def __init__(
+        self, settings: Settings, topic: str, transactions: Transactions, read: CountedUpTo, hosts: Hosts
+    ) -> None:
         self._settings = settings
         self._topic = topic
         self._transactions = transactions
@@ -118,7 +120,7 @@ def keeping(settings: Settings, topic: str, afresh: bool = False) -> Iterator[Ho
         there = existing(admin, names)
         if missing := [name for name in names if name not in there]:
             raise BrokerError(f"topic {', '.join(missing)} does not exist: `simhash-dedup topics` creates it")
-        now = Read(settings.verdict_topic, topic_id(admin, settings.verdict_topic) or "", {})
+        now = CountedUpTo(settings.verdict_topic, topic_id(admin, settings.verdict_topic) or "", {})
     with translated(settings):
         transactions = Transactions(settings, transactional_id(settings), {topic: PRODUCER_BYTES})
     try:
@@ -136,7 +138,7 @@ def keeping(settings: Settings, topic: str, afresh: bool = False) -> Iterator[Ho
         transactions.close()
 
 
-def _restored(settings: Settings, topic: str) -> tuple[Read | None, Hosts]:
+def _restored(settings: Settings, topic: str) -> tuple[CountedUpTo | None, Hosts]:
     """What the topic holds."""
     records: dict[bytes, bytes] = {}
     for (_, key, value, *_), _ in replayed(settings, topic):
@@ -146,7 +148,7 @@ def _restored(settings: Settings, topic: str) -> tuple[Read | None, Hosts]:
             records.pop(key or b"", None)
     place = records.pop(PLACE_KEY, None)
     try:
-        read = None if place is None else msgspec.json.decode(place, type=Read)
+        read = None if place is None else msgspec.json.decode(place, type=CountedUpTo)
         return read, Hosts({decoded(line).host: line for line in records.values()})
     except msgspec.DecodeError as error:
         raise BrokerError(f"topic {topic} holds what is no host: {error}. Delete it and make it again") from error

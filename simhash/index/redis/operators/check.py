@@ -33,7 +33,7 @@ from simhash.index.redis.layout import (
     numbers_in,
     tagged,
 )
-from simhash.index.redis.operators.findings import Findings, Violation
+from simhash.index.redis.operators.findings import CheckFindings, Violation
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spot_of, spots
 from simhash.index.redis.operators.versions import bits_there
@@ -51,7 +51,7 @@ Place = tuple[str, bytes]
 """Key and field."""
 
 
-def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
+def check(inside: Inside, on_progress: Callable[[CheckFindings], None]) -> CheckFindings:
     """All that is wrong with an index, and how much was looked at.
 
     Args:
@@ -63,12 +63,12 @@ def check(inside: Inside, on_progress: Callable[[Findings], None]) -> Findings:
 class _Checker:
     """One check: first along the numbers, then over all keys."""
 
-    def __init__(self, inside: Inside, on_progress: Callable[[Findings], None]) -> None:
+    def __init__(self, inside: Inside, on_progress: Callable[[CheckFindings], None]) -> None:
         self._progress = on_progress
-        self.found = Findings()
+        self.found = CheckFindings()
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
 
-    def run(self) -> Findings:
+    def run(self) -> CheckFindings:
         self._check_numbers()
         keys: list[bytes] = []
         starts = dict.fromkeys([self._layout.tag, self._layout.keys])

@@ -14,7 +14,7 @@ class Violation(NamedTuple):
 
 
 @dataclass
-class Findings:
+class CheckFindings:
     """What a check has seen so far; `long_buckets` are no fault, but cost memory.
 
     Attributes:

@@ -82,7 +82,7 @@ return 1
 
 
 @dataclass(frozen=True)
-class Progress:
+class MigrationProgress:
     """How far a migration is: the step's name, the last number that is in both generations, the last that is to be."""
 
     step: str
@@ -133,7 +133,7 @@ class Migration:
     Raises (all methods): IndexFault.
     """
 
-    def __init__(self, client: Any, name: str, on_progress: Callable[[Progress | Removal], None]) -> None:
+    def __init__(self, client: Any, name: str, on_progress: Callable[[MigrationProgress | Removal], None]) -> None:
         self._client = client
         self._name = name
         self._meta = meta_key(name)
@@ -223,7 +223,7 @@ class Migration:
                 else:
                     loader.skip_to(entry.seq + 1)
             loader.flush()
-            self._tell(Progress(step, loader.last, part.seq))
+            self._tell(MigrationProgress(step, loader.last, part.seq))
             if part.seq - begin.seq > max(FEW, (loader.last - before) / 2):
                 self._pause(live, HOLD_SECONDS)
         return self._without_removed(live, new, store), loader.last

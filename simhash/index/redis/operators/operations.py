@@ -11,7 +11,7 @@ from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.operators.check import check
-from simhash.index.redis.operators.findings import Findings
+from simhash.index.redis.operators.findings import CheckFindings
 from simhash.index.redis.operators.statistics import Statistics, statistics
 from simhash.index.redis.operators.takedowns import Found, take_down, under
 from simhash.index.redis.operators.versions import Kept, all_versions, bits_there
@@ -79,7 +79,7 @@ class Operations:
         with translated():
             yield from all_versions(self._inside)
 
-    def check(self, on_progress: Callable[[Findings], None]) -> Findings:
+    def check(self, on_progress: Callable[[CheckFindings], None]) -> CheckFindings:
         """All that is wrong with the index, and how much was looked at.
 
         Args:

@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from simhash.archive import Batch
+from simhash.archive import Portion
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMismatch
@@ -175,7 +175,7 @@ class Retiring:
 
 @dataclass
 class Leaving:
-    """What is due, as a source of tables (`simhash.archive.Source`), read once.
+    """What is due, as a source of tables (`simhash.archive.EntrySource`), read once.
 
     Attributes:
         most: records at once.
@@ -188,8 +188,8 @@ class Leaving:
     pages: int = 0
     last: int = 0
 
-    def batches(self, skip: int) -> Iterator[Batch]:
-        """See `Source.batches`; an item is a record.
+    def batches(self, skip: int) -> Iterator[Portion]:
+        """See `EntrySource.batches`; an item is a record.
 
         Raises:
             ValueError: of an index that has changed since, no unfinished build can be gone on with.
@@ -199,7 +199,7 @@ class Leaving:
         self.last = self.due.first - 1
         coming = self._records()
         while some := list(islice(coming, BATCH_RECORDS)):
-            yield Batch(len(some), records=some)
+            yield Portion(len(some), records=some)
 
     def _records(self) -> Iterator[tuple[int | None, Record]]:
         for entry in self.retiring.entries(self.due.first):
