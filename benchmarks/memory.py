@@ -25,7 +25,7 @@ from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.opening import open_index
-from simhash.planning.memory import by_shipped, memory
+from simhash.planning.memory_size import by_shipped, memory
 from simhash.relation.tables import design
 
 NAME = "memory"

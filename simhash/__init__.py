@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from simhash.index.memory import MemoryIndex
     from simhash.index.redis.index import RedisIndex
     from simhash.relation.hamming import distance, near
+    from simhash.shortcuts import fingerprint, main_text
     from simhash.signature.profile_file import read_profile
     from simhash.signature.profiles import PROFILES, Profile, Signature, profile
-    from simhash.texts import fingerprint, main_text
 
 __all__ = [
     "PROFILES",
@@ -56,7 +56,7 @@ _MODULES = {
     "simhash.relation.hamming": ("distance", "near"),
     "simhash.signature.profile_file": ("read_profile",),
     "simhash.signature.profiles": ("PROFILES", "Profile", "Signature", "profile"),
-    "simhash.texts": ("fingerprint", "main_text"),
+    "simhash.shortcuts": ("fingerprint", "main_text"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _NAMESAKES = ("Simhash", "SimhashIndex")

@@ -14,7 +14,7 @@ from simhash.errors import DesignError
 from simhash.index.interface import IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.planning.coverage import coverage, with_bands
-from simhash.planning.memory import Memory, by_shipped, memory
+from simhash.planning.memory_size import Memory, by_shipped, memory
 from simhash.relation.tables import NAMES, Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS

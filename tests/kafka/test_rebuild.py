@@ -26,7 +26,7 @@ from worker.index.stores import connect
 from worker.rebuilding.build import Needs, Target, build
 from worker.rebuilding.collected import CollectedVerdicts
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import CommittedVerdict, Settled
+from worker.rebuilding.verdict_sources import CommittedVerdict, Settled
 from worker.records.verdict import Match, SourceFields, Verdict, hexadecimal
 from worker.settings import Settings
 

@@ -15,7 +15,7 @@ from simhash.index.rows import IndexRow, JournalRow, RecordRow, decoded, encoded
 from tests.kafka.test_index_operations import RULE, place, rows_of, run
 from tests.pages import PAGES, crowd, relation
 from worker.errors import InputError
-from worker.rebuilding.sources import in_file
+from worker.rebuilding.verdict_sources import in_file
 
 REPLACE = msgspec.structs.replace
 

@@ -17,7 +17,7 @@ from simhash.index.redis.opening import open_index
 from simhash.index.urls import shipped, stored_bytes
 from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
-from simhash.planning.memory import memory
+from simhash.planning.memory_size import memory
 from simhash.planning.plans import CHECK_LIMIT_US, PlanRequest, candidates, cheapest_quick, designs_for, plans
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import profile as find_profile

@@ -24,8 +24,8 @@ from tests.unit.test_warc import record
 from worker.cli.main import commands
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import open_input
+from worker.files.locations import place
 from worker.files.outputs import OutputPaths, Outputs
-from worker.files.places import place
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from simhash.signature.profiles import profile as profile_of
 from tests.unit.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
 from worker.errors import SettingsError
-from worker.verifying import designs, rules
+from worker.verifying import rules, table_masks
 from worker.verifying.missed import MissedSearch
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
@@ -81,21 +81,21 @@ def test_the_table_of_profiles_is_that_of_the_shipped_ones():
 @pytest.mark.parametrize("bits", [32, 64, 96, 128])
 @pytest.mark.parametrize("name", [*NAMES, *OTHER_DESIGNS])
 def test_the_masks_are_the_leads_of_the_tables(name, bits):
-    own, theirs = designs.named(name, bits), design(name, bits)
+    own, theirs = table_masks.named(name, bits), design(name, bits)
     assert sorted(own.leads) == sorted(table.lead for table in theirs.tables)
     assert list(own.radii) == [table.radius for table in theirs.tables]
-    assert sorted(designs.exported(theirs.describe()).leads) == sorted(own.leads)
+    assert sorted(table_masks.exported(theirs.describe()).leads) == sorted(own.leads)
 
 
-@pytest.mark.parametrize("name", designs.WITHIN)
+@pytest.mark.parametrize("name", table_masks.WITHIN)
 def test_what_a_design_finds_surely_is_known(name):
-    assert designs.WITHIN[name] == design(name).k
+    assert table_masks.WITHIN[name] == design(name).k
 
 
 @pytest.mark.parametrize("name", ["", "0c1", "4c0", "nine", "99c1"])
 def test_a_design_that_is_none_is_refused(name):
     with pytest.raises(SettingsError, match="--design"):
-        designs.named(name, 64)
+        table_masks.named(name, 64)
 
 
 # What is right passes --------------------------------------------------------------------------------------------
@@ -507,7 +507,7 @@ def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit):
     for known, expected in (
         (("--design", "6"), brute.must(RULE.design, reach=RULE.reach)),
         (("--design", "2-probed"), brute.must(design("2-probed"), reach=RULE.reach)),
-        ((), brute.must(*map(design, designs.WITHIN), reach=3)),
+        ((), brute.must(*map(design, table_masks.WITHIN), reach=3)),
     ):
         found, _ = verify(damaged, "--place-limit", limit, *known)
         wrong = brute.wrong(expected)
@@ -516,11 +516,11 @@ def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit):
         assert min(len(missed), len(wrong - missed)) > (2 if limit != 1 else 0)
 
 
-@pytest.mark.parametrize("name", designs.WITHIN)
+@pytest.mark.parametrize("name", table_masks.WITHIN)
 @pytest.mark.parametrize("bands", [0, 3, 6])
 def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
     ours = rules.Rule(k=3, reach=12, verifier_reach=20, verifier_bits=128, bands=bands)
-    theirs, relation = designs.named(name, 64), Relation(design(name), 12, 20, 128, bands)
+    theirs, relation = table_masks.named(name, 64), Relation(design(name), 12, 20, 128, bands)
     assert ours.place_limit(theirs) == relation.place_limit
     assert [ours.neighbour_limit(theirs, probes) for probes in theirs.probes] == relation.neighbour_limits
 

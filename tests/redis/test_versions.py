@@ -11,9 +11,9 @@ from simhash.index import IndexSpec, Partition, Retention
 from simhash.index.interface import DAY_MS
 from simhash.index.memory import MemoryIndex
 from simhash.index.redis.opening import existing_index, open_index
+from simhash.index.redis.operators.kept_versions import version_bits
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import
-from simhash.index.redis.operators.versions import version_bits
 from simhash.index.versions import url_hash
 from simhash.relation.tables import design
 from tests.backends import FOR_EVER

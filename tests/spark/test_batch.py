@@ -119,7 +119,7 @@ def test_partitions_do_not_show(batch, tmp_path, halves, verdicts, monkeypatch):
     monkeypatch.setattr(job, "FEWEST", 1)  # who matches several is asked again
     monkeypatch.setattr(job, "TABLE_ENTRIES", 150)
     monkeypatch.setattr(job, "PAIR_RANGE", 97)
-    monkeypatch.setattr("worker.batch.sources.SLICE_BYTES", 60_000)
+    monkeypatch.setattr("worker.batch.slices.SLICE_BYTES", 60_000)
     batch(*verdicts)
     assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == b"".join(halves[2])
     batch(verdicts[1], existing=verdicts[:1])
@@ -140,7 +140,7 @@ class Here:
 
 @pytest.mark.parametrize("order", ["as they came", "shuffled"])
 def test_the_oldest_match_counts_whichever_block_it_is_in(tmp_path, verdicts, monkeypatch, order):
-    monkeypatch.setattr("worker.batch.blocks.VERDICT_ROWS", 7)
+    monkeypatch.setattr("worker.batch.row_blocks.VERDICT_ROWS", 7)
     unique = [verdict for verdict in lines(verdicts[0]) if verdict["seq"] and verdict["fingerprint"]][:20]
     old = [unique[n % 20] | {"seq": 1 + n, "url": f"http://old/{n}", "observation": f"{n:032x}"} for n in range(100)]
     if order == "shuffled":
@@ -388,7 +388,7 @@ def stored(verdict):
 
 
 def test_tables_of_an_index_are_existing_pages(batch, tmp_path, halves, verdicts, monkeypatch):
-    monkeypatch.setattr("worker.batch.sources.SLICE_BLOCKS", 2)
+    monkeypatch.setattr("worker.batch.slices.SLICE_BLOCKS", 2)
     rows = [stored(verdict) for verdict in lines(verdicts[0]) if verdict["seq"]]
     profile = configured_profile(load({}))
     relation = relation_for(load({}), profile, None)(0)

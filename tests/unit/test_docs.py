@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,21 @@ def test_links_between_documents_lead_somewhere(path):
 def test_every_module_says_what_it_is_for():
     for path in [*modules("simhash"), *modules("worker")]:
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+def twice(names):
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def test_one_name_is_one_type():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in [*modules("simhash"), *modules("worker")]]
+    assert not twice(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def test_one_name_is_one_file():
+    """But for a command's, which is called as what it looks into, and the errors of the library and of the pipeline."""
+    files = [path for path in [*modules("simhash"), *modules("worker")] if "cli" not in path.parts]
+    assert not twice(path.name for path in files if not path.name.startswith("__") and path.name != "errors.py")
 
 
 def test_whatever_the_image_carries_has_its_notice():

@@ -16,8 +16,8 @@ from tests.pages import entry
 from worker.errors import InputError
 from worker.rebuilding.collected import CollectedVerdicts, forgotten
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Settled, in_file
-from worker.rebuilding.sources import taken_down as read_takedowns
+from worker.rebuilding.verdict_sources import Settled, in_file
+from worker.rebuilding.verdict_sources import taken_down as read_takedowns
 from worker.settings import load
 from worker.stream.kafka.replay import FOR_EVER_MS
 

@@ -16,8 +16,8 @@ from worker.judging.judge import judge, prepare
 from worker.records.hints import host_of
 from worker.records.passing import RawRecord, Source
 from worker.records.verdict import encode
-from worker.reporting.collected import ReportData
 from worker.reporting.pairs import names_of, shown
+from worker.reporting.report_data import ReportData
 from worker.settings import Settings
 
 

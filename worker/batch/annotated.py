@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from worker.batch.sources import BatchInput
+from worker.batch.slices import BatchInput
 from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.files.pages_out import ANNOTATION_OF_ALL, Output, pages_out, writing

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from worker.batch.deciding import NONE, Existing
-from worker.batch.groups import Groups
+from worker.batch.signature_groups import Groups
 from worker.records.verdict import Verdict
 
 Numbers = NDArray[np.int64]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from worker.batch.groups import Groups
+from worker.batch.signature_groups import Groups
 
 Numbers = NDArray[np.int64]
 NONE = -1

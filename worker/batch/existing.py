@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from worker.batch.columns import INPUT_SHIFT, numbers
 from worker.batch.deciding import NONE, Existing
-from worker.batch.groups import Groups
-from worker.batch.sources import Slice
+from worker.batch.signature_groups import Groups
+from worker.batch.slices import Slice
 from worker.batch.tasks import MATCHES, Done, oldest
 
 

@@ -35,12 +35,12 @@ from worker.batch.columns import Row
 from worker.batch.deciding import Existing
 from worker.batch.engine import Engine, StageStopped
 from worker.batch.existing import existing_of
-from worker.batch.groups import Groups, load
 from worker.batch.pairing import EDGES, PAIRS, Link, Pair, Range
 from worker.batch.request import Watch
 from worker.batch.results import BatchSummary, Judgement, Results, rows_in_order
+from worker.batch.signature_groups import Groups, load
 from worker.batch.signing import Signing
-from worker.batch.sources import BatchInput, Slice, slices
+from worker.batch.slices import BatchInput, Slice, slices
 from worker.batch.tasks import Done, Scan, Sign, new_pages, part_file
 from worker.errors import InputError, TooFewJudged
 

@@ -15,7 +15,7 @@ from worker.batch.preference import field_of
 from worker.batch.request import Request, Watch
 from worker.batch.results import BatchSummary
 from worker.batch.signing import Signing
-from worker.batch.sources import sources
+from worker.batch.slices import sources
 from worker.errors import InputError, SettingsError
 from worker.index.configured import configured_design, configured_profile
 from worker.judging.fingerprinters import recipe

@@ -25,7 +25,7 @@ from simhash.signature.profiles import Profile
 from worker.batch.annotated import Annotated
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing, Numbers
-from worker.batch.sources import Slice
+from worker.batch.slices import Slice
 from worker.files.summary import Summary
 from worker.judging.judge import entry_of, verdict_of
 from worker.records.verdict import Verdict, encode

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from worker.batch.columns import Row, place, row_of_page, table_of
 from worker.batch.preference import COLUMN
-from worker.batch.sources import BatchInput
+from worker.batch.slices import BatchInput
 from worker.files.inputs import Record
 from worker.files.outputs import rejection_line
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from simhash.errors import SimhashError
 from simhash.index.interface import STORED_BYTES, Relation
-from worker.batch.blocks import Counted, RowBlock, blocks
 from worker.batch.columns import PAGES, byte_rows, numbers, signatures_of
-from worker.batch.groups import Groups
 from worker.batch.keeping import OldestProbe
 from worker.batch.probing import Tables, build
+from worker.batch.row_blocks import Counted, RowBlock, blocks
+from worker.batch.signature_groups import Groups
 from worker.batch.signatures import verifier_bytes
 from worker.batch.signing import Signing
-from worker.batch.sources import Slice
+from worker.batch.slices import Slice
 from worker.errors import InputError
 
 OF_A_MATCH = ("at", "url", "id", "verifier", "digest", "features", "seq", "fetched_at", "observation")

@@ -23,9 +23,9 @@ from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Workbench, run_files
+from worker.files.locations import failing, identity, is_remote, place, size_of
 from worker.files.outputs import OutputPaths, Outputs
 from worker.files.pages_out import is_of_inputs, writing
-from worker.files.places import failing, identity, is_remote, place, size_of
 from worker.files.summary import Summary
 from worker.index.configured import configured_profile, index_in_memory
 from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe

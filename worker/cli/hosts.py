@@ -12,7 +12,7 @@ import click
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
 from worker.files.verdicts_in import verdicts_in
-from worker.hosts.hosts import Hosts, decoded
+from worker.hosts.all_hosts import Hosts, decoded
 from worker.records.runs import runs
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
@@ -76,7 +76,7 @@ def _of_files(paths: Iterable[Path]) -> Hosts:
 
 
 def _keep(settings: Settings, topic: str, out: Path | None, follow: bool, afresh: bool) -> None:
-    from worker.stream.kafka.hosts import keeping  # the client loads only where there is a topic
+    from worker.stream.kafka.hosts_topic import keeping  # the client loads only where there is a topic
 
     with stop_on_signals() as stopping, keeping(settings, topic, afresh) as kept:
         while True:

@@ -26,7 +26,7 @@ from worker.compression import COMPRESSED, decompressed
 from worker.errors import InputError, SettingsError
 from worker.files.captures import Capture, runs
 from worker.files.csv_pages import header_of, pages_in_csv
-from worker.files.places import failing, identity, is_remote, named, opened, place, size_of, version_of
+from worker.files.locations import failing, identity, is_remote, named, opened, place, size_of, version_of
 from worker.files.warc import MAX_HEAD_BYTES, WarcRecord, page_of, warc_records
 from worker.judging.judge import Rejected, rejected
 from worker.records.page import largest_record

@@ -15,8 +15,8 @@ import xxhash
 
 from worker.errors import InputError
 from worker.files.inputs import Input
+from worker.files.locations import opened
 from worker.files.pages_out import ANNOTATION, Output, index_of, is_of_inputs, pages_out, writing
-from worker.files.places import opened
 from worker.files.summary import Summary
 from worker.judging.judge import Judged, Rejected
 from worker.records.passing import RawRecord

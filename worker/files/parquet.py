@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from worker.errors import InputError
-from worker.files.places import is_remote, named, opened
+from worker.files.locations import is_remote, named, opened
 from worker.records.page import CONTENTS, charset_of
 from worker.records.passing import Page, RawRecord, Source
 

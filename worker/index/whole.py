@@ -18,12 +18,12 @@ from simhash.errors import IndexMismatch
 from simhash.index import Neighbour, Record
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
-from simhash.index.redis.operators.findings import CheckFindings, Violation
+from simhash.index.redis.operators.check_findings import CheckFindings, Violation
+from simhash.index.redis.operators.kept_versions import forget_versions
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found, take_down, under
 from simhash.index.redis.operators.transfer import exported
-from simhash.index.redis.operators.versions import forget_versions
 from simhash.index.redis.operators.walking import readable, walk
 from simhash.index.rows import AnyRow
 from worker.index.stores import archive_of, found_index

@@ -23,7 +23,7 @@ from simhash.index import Partition
 from simhash.index.interface import STORED_BYTES, shortened
 from simhash.index.rows import RecordRow, Takedown
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.sources import Answered, CommittedVerdict, Settled
+from worker.rebuilding.verdict_sources import Answered, CommittedVerdict, Settled
 from worker.records.verdict import Verdict
 
 OBSERVATION_DIGITS = 2 * STORED_BYTES

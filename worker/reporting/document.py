@@ -12,7 +12,7 @@ import msgspec
 
 from simhash.explaining import Explanation
 from worker.records.verdict import hexadecimal
-from worker.reporting.collected import DuplicateRow, ReportData
+from worker.reporting.report_data import DuplicateRow, ReportData
 
 MOST_HOSTS, MOST_CLUSTERS, MOST_FEATURES = 1000, 200, 60
 LONGEST_TEXT = 40_000

@@ -14,7 +14,7 @@ from worker.files.inputs import open_inputs
 from worker.judging.judge import Rejected, utf8_of
 from worker.records.page import Limits, page_in
 from worker.records.passing import Page
-from worker.reporting.collected import DuplicateRow, ReportData
+from worker.reporting.report_data import DuplicateRow, ReportData
 
 LARGEST_PAGE = 10 << 20
 LIMITS = Limits(page=LARGEST_PAGE, url=32 << 10, key=16 << 10, headers=64 << 10)

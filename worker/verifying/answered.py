@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.verifying.columns import OFFSET_BITS, Numbers, Spots, Verdicts
 from worker.verifying.findings import Findings
+from worker.verifying.verdict_columns import OFFSET_BITS, Numbers, Spots, Verdicts
 
 TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
 NUMBER_TWICE = "number given twice"

@@ -10,8 +10,6 @@ import numpy as np
 from worker.errors import InputError, SettingsError
 from worker.verifying import told as codec
 from worker.verifying.answered import Answers, check_input, check_numbers, check_twice, note_gaps
-from worker.verifying.columns import Numbers, Spots, VerdictColumns, Verdicts
-from worker.verifying.designs import named
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
@@ -20,6 +18,8 @@ from worker.verifying.missed import check_missed
 from worker.verifying.previous import check_previous
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
+from worker.verifying.table_masks import named
+from worker.verifying.verdict_columns import Numbers, Spots, VerdictColumns, Verdicts
 
 NO_VERDICT, OTHER_PROFILE = "not a verdict", "another profile"
 PROGRESS = Callable[[str], None]

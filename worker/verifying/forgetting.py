@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.verifying.columns import OFFSET_BITS, Flags, Numbers, Verdicts
 from worker.verifying.told import ToldTakedown
+from worker.verifying.verdict_columns import OFFSET_BITS, Flags, Numbers, Verdicts
 
 SLACK_MS = 60_000
 """A page is stored before its verdict is written: by so much, at most, its age may be more than the topic says."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from worker.errors import InputError
 from worker.verifying import told as codec
-from worker.verifying.columns import Held, HeldColumns, Numbers, Verdicts
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting
 from worker.verifying.told import End, ExportedRecord, Head
+from worker.verifying.verdict_columns import Held, HeldColumns, Numbers, Verdicts
 
 NOT_HELD, NOT_TOLD, DIFFERS = "not in the index", "in the index only", "differs in the index"
 BACK = "taken down, and in the index"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.verifying.columns import UNTOLD, Flags, Numbers, Verdicts
 from worker.verifying.distances import distances, halves_joined
 from worker.verifying.findings import Findings
 from worker.verifying.rules import Rule
+from worker.verifying.verdict_columns import UNTOLD, Flags, Numbers, Verdicts
 
 NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
 STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.verifying.columns import Flags, Numbers
-from worker.verifying.designs import DesignTables, possible
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting
 from worker.verifying.matches import ComparedPages, words_of
 from worker.verifying.rules import BAND_BITS
+from worker.verifying.table_masks import DesignTables, possible
+from worker.verifying.verdict_columns import Flags, Numbers
 
 MISSED, NOT_OLDEST = "two unique pages match", "not the oldest match"
 PAIRS_AT_ONCE = 1 << 21

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from worker.verifying.columns import OFFSET_BITS, UNTOLD, Flags, Halves, Numbers
 from worker.verifying.distances import distances
 from worker.verifying.findings import Findings
 from worker.verifying.matches import ComparedPages
+from worker.verifying.verdict_columns import OFFSET_BITS, UNTOLD, Flags, Halves, Numbers
 
 WRONG = "wrong previous"
 LOOKED_AT = 64

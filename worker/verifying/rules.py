@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from worker.errors import SettingsError
-from worker.verifying.columns import Numbers
-from worker.verifying.designs import DesignTables, exported
+from worker.verifying.table_masks import DesignTables, exported
 from worker.verifying.told import Head
+from worker.verifying.verdict_columns import Numbers
 
 BAND_BITS = 32
 MOST_COMPARED, LEAST_IN_PLACE = 2304, 8

@@ -17,8 +17,8 @@ from worker.errors import InputError
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
-from worker.verifying.columns import IN_FILE
 from worker.verifying.told import InputRecord, ToldTakedown
+from worker.verifying.verdict_columns import IN_FILE
 
 CHUNK_BYTES = 1 << 20
 LINES = (".jsonl", ".ndjson", ".json")

@@ -41,8 +41,8 @@ from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
 from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.kept_versions import version_bits
 from simhash.index.redis.operators.spots import near
-from simhash.index.redis.operators.versions import version_bits
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import whole_number
 from simhash.index.texts import DOCUMENTS, TextIndex, spec_for

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from simhash.index.redis.operators.findings import CheckFindings
+from simhash.index.redis.operators.check_findings import CheckFindings
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.index.whole import found_whole

@@ -21,7 +21,7 @@ from worker.errors import InputError, SettingsError
 from worker.index.whole import found_whole
 from worker.records.verdict import Verdict, decode, decode_told
 from worker.settings import Settings
-from worker.stream.kafka.takedowns import check_topic, publish
+from worker.stream.kafka.takedown_topic import check_topic, publish
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 KAFKA = [name for name in Settings.model_fields if name.startswith("kafka_")]

@@ -33,10 +33,10 @@ from simhash.index.redis.layout import (
     numbers_in,
     tagged,
 )
-from simhash.index.redis.operators.findings import CheckFindings, Violation
+from simhash.index.redis.operators.check_findings import CheckFindings, Violation
 from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.kept_versions import bits_there
 from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spot_of, spots
-from simhash.index.redis.operators.versions import bits_there
 from simhash.index.redis.operators.walking import UNREADABLE, Numbered, Stretch, walk
 from simhash.index.versions import least_and_most
 

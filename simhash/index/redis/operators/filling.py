@@ -17,8 +17,8 @@ from simhash.index.interface import Entry, Partition, Record
 from simhash.index.redis.faults import OutOfOrder, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, SEQ_BYTES, TIME_BYTES, Layout
 from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.kept_versions import BITS_FIELD, Kept
 from simhash.index.redis.operators.takedowns import Found, take_down, under
-from simhash.index.redis.operators.versions import BITS_FIELD, Kept
 from simhash.index.rows import RecordRow
 
 _SET = """

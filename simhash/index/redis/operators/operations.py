@@ -11,10 +11,10 @@ from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.operators.check import check
-from simhash.index.redis.operators.findings import CheckFindings
+from simhash.index.redis.operators.check_findings import CheckFindings
+from simhash.index.redis.operators.kept_versions import Kept, all_versions, bits_there
 from simhash.index.redis.operators.statistics import Statistics, statistics
 from simhash.index.redis.operators.takedowns import Found, take_down, under
-from simhash.index.redis.operators.versions import Kept, all_versions, bits_there
 from simhash.index.redis.operators.walking import readable, walk
 
 

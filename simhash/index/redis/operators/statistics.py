@@ -14,8 +14,8 @@ from typing import Any
 from simhash.index.interface import Partition, Record
 from simhash.index.redis.layout import RECORDS_PER_HASH
 from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.kept_versions import bits_there
 from simhash.index.redis.operators.migration import Begun, begun
-from simhash.index.redis.operators.versions import bits_there
 from simhash.index.redis.operators.walking import Stretch, stretch, walk
 from simhash.index.redis.spec import whole_number
 

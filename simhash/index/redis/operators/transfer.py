@@ -22,9 +22,9 @@ from simhash.index.redis.faults import translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, possible_bucket_bits
 from simhash.index.redis.operators.filling import Loader, Store, record_row
 from simhash.index.redis.operators.inside import Inside
+from simhash.index.redis.operators.kept_versions import Kept
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found
-from simhash.index.redis.operators.versions import Kept
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import fields_in, fields_of, whole_number
 from simhash.index.rows import (

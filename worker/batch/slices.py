@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from simhash.archive.format.manifest import NAME as TABLES
 from worker import compression
-from worker.batch.archive import Archive
+from worker.batch.archive_records import Archive
 from worker.compression import compression_of
 from worker.errors import InputError
 from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, files_in, open_input
-from worker.files.places import is_remote
+from worker.files.locations import is_remote
 from worker.records.page import CONTENTS
 
 Kind = Literal["pages", "verdicts", "parquet", "tables"]

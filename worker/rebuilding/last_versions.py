@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from simhash.index.interface import DAY_MS, day_of
 from simhash.index.redis.layout import DAY_BYTES
 from simhash.index.redis.operators.filling import Store
-from simhash.index.redis.operators.versions import Kept, first_bits
+from simhash.index.redis.operators.kept_versions import Kept, first_bits
 from simhash.index.rows import Takedown
 from simhash.index.versions import packed, url_hash
 from simhash.signature.profiles import Profile, Signature
-from worker.rebuilding.sources import Answered, CommittedVerdict
+from worker.rebuilding.verdict_sources import Answered, CommittedVerdict
 from worker.records.runs import runs
 from worker.records.verdict import Verdict
 

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from worker import compression
-from worker.batch.archive import OF_A_BARE_SET, OF_A_RECORD, Archive
+from worker.batch.archive_records import OF_A_BARE_SET, OF_A_RECORD, Archive
 from worker.batch.columns import PAGES, Row, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
 from worker.batch.preference import COLUMN, number_in, number_of
 from worker.batch.signing import Signing, signed_pages
-from worker.batch.sources import BatchInput, Slice, footer, is_compressed
+from worker.batch.slices import BatchInput, Slice, footer, is_compressed
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.inputs import open_input

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from worker.errors import BrokerError
-from worker.hosts.hosts import Hosts, decoded
+from worker.hosts.all_hosts import Hosts, decoded
 from worker.records.passing import Outgoing, Received
 from worker.records.runs import runs
 from worker.records.verdict import Verdict, decode
