@@ -149,10 +149,3 @@ def decide(groups: Groups, existing: Existing, kept: Greedy) -> Decisions:
     if own.any():
         seq[own] = np.asarray(existing.rows["seq"].to_numpy(), np.int64)[existing.own[own]]
     return Decisions(seq, page, row, distance.astype(np.uint8))
-
-
-def no_existing(groups: Groups, matches: pa.Table) -> Existing:
-    """Nothing exists; `matches`: an empty table."""
-    pages, count = len(groups.group), len(groups.first)
-    none = np.full(count, NONE, np.int64)
-    return Existing(matches, none, np.zeros(count, np.uint8), np.full(pages, NONE, np.int64), 0, 0)

@@ -53,11 +53,6 @@ def to_ints(keys: Keys, width: int) -> list[int]:
     return [int.from_bytes(data[at : at + size]) >> shift for at in range(0, len(data), size)]
 
 
-def from_words(values: NDArray[np.uint64], width: int) -> Keys:
-    """Fingerprints of at most 64 bits, one a number, as keys; shape (n,) to (n, 1)."""
-    return np.ascontiguousarray(values << np.uint64(WORD - width)).reshape(-1, 1)
-
-
 def bits_at(keys: Keys, start: int, count: int) -> NDArray[np.uint64]:
     """`count` (1 to 64) bits from bit `start` on, as numbers; shape (n,)."""
     word, offset = divmod(start, WORD)
