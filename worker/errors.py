@@ -6,7 +6,8 @@
     ├── TooFewJudged        no page was judged, or too many records were rejected (exit 1)
     ├── ChildrenFail        the processes that fingerprint pages do not start (exit 1)
     ├── BrokerError         Kafka refuses or is set up wrongly (exit 4)
-    │   ├── BrokerUnreachable   nobody answers there (`retriable`; exit 7)
+    │   ├── BrokerUnreachable   a broker does not answer (`retriable`; exit 7)
+    │   │   └── NobodyAnswers   none does
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
     │   └── SessionLost         this producer or consumer is done for: make new ones (`retriable`)
     │       └── Fenced          another producer has our transactional id
@@ -50,10 +51,14 @@ class BrokerError(WorkerError):
 
 
 class BrokerUnreachable(BrokerError):
-    """No broker answers."""
+    """A broker that was asked does not answer; others may."""
 
     exit_code = 7
     retriable = True
+
+
+class NobodyAnswers(BrokerUnreachable):
+    """No broker answers."""
 
 
 class BatchAborted(BrokerError):

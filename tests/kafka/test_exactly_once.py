@@ -195,7 +195,7 @@ def test_a_broker_that_is_gone_is_told_in_lines_of_ours_and_the_stream_goes_on(r
         with working(worker):
             made.wait_for(32)
             broker.kill()
-            worker.says("no Kafka broker answers")
+            worker.says(f"Kafka at {broker.bootstrap_servers} does not answer")
             broker.start()
             made.send([json_page(n, text) for n, text in enumerate(texts(16, Random(8)), start=32)])
             made.wait_for(48)

@@ -1,6 +1,7 @@
 """Kafka sessions: slots of transactional ids, and what a broker's refusal becomes."""
 
 import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +13,18 @@ from kafka.partitioner.default import murmur2
 from kafka.record.default_records import DefaultRecordBatch
 
 from tests.stream import Stream, closing_admin, json_page, until
-from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, PositionRewound, SessionLost
+from worker.errors import (
+    BatchAborted,
+    BrokerError,
+    BrokerUnreachable,
+    Fenced,
+    NobodyAnswers,
+    PositionRewound,
+    SessionLost,
+)
 from worker.records.passing import Outgoing
 from worker.settings import load
-from worker.stream.kafka import Session, Slot
+from worker.stream.kafka import Session, Slot, connect, largest_messages
 from worker.stream.kafka.connect import translated
 from worker.stream.kafka.tolerance import be_tolerant
 
@@ -299,3 +308,21 @@ def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_
     found = {row.key: row.partition for row in verdicts.committed()}
     expected = {key: n % 3 if alike else (murmur2(key) & 0x7FFFFFFF) % 2 for n, key in enumerate(keys)}
     assert found == expected
+
+
+def test_a_broker_that_stands_still_keeps_nobody_from_those_that_answer(kafka_server, redis_server, name, monkeypatch):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    monkeypatch.setattr(connect, "BOOTSTRAP_SECONDS", 4.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts for it, and it never says a word
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{stream.bootstrap_servers}"
+        for _ in range(3):
+            assert largest_messages(settings_of(stream).model_copy(update={"bootstrap_servers": servers}))
+
+
+def test_where_no_broker_answers_that_is_said(monkeypatch):
+    monkeypatch.setattr(connect, "BOOTSTRAP_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:1"
+        with pytest.raises(NobodyAnswers, match=f"no Kafka broker answers at {servers}"):
+            largest_messages(load({"bootstrap_servers": servers}))

@@ -1,4 +1,4 @@
-"""What failures cost the loop: a pause that doubles from one to the next, and an end when fences come too often."""
+"""What failures cost: a pause that doubles from one to the next, and an end when they last or fences come too often."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
 
-from worker.errors import BrokerError, Fenced
+from worker.errors import BrokerError, BrokerUnreachable, Fenced, NobodyAnswers
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SHORTEST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
+START_SECONDS = 30.0
+"""In so long a cluster has given to other brokers what one that is gone has led."""
 
 
 class Backoff:
@@ -50,3 +55,22 @@ class Backoff:
                 f"fenced {len(self._fenced_at)} times within {FENCING_SECONDS:.0f} s: another live worker uses the "
                 "same transactional id; give each its own (transactional_id)"
             ) from error
+
+
+def patiently(step: Callable[[], T], stopping: threading.Event) -> T:
+    """What a step of the start comes to; tried again while some brokers answer and one does not.
+
+    Raises:
+        NobodyAnswers: at once.
+        BrokerUnreachable: after `START_SECONDS`, or when it is time to stop.
+    """
+    backoff, end = Backoff(stopping), time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return step()
+        except NobodyAnswers:
+            raise
+        except BrokerUnreachable as error:
+            if stopping.is_set() or time.monotonic() > end:
+                raise
+            backoff.pause(error)

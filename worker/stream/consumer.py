@@ -12,10 +12,12 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import BaseDiffers, IndexMigrated
+from worker.errors import BrokerUnreachable
 from worker.index.stores import connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
+from worker.stream.backoff import patiently
 from worker.stream.kafka import Session, Slot, kept_too_shortly, largest_messages
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
@@ -42,7 +44,7 @@ def run_consumer(
     with stop_on_signals() as stopping:
         try:
             _consume(settings, registry, status, on_step, stopping)
-        except BaseDiffers:
+        except (BaseDiffers, BrokerUnreachable):  # what it waited for
             if not stopping.is_set():
                 raise
         log.info("stopped: all that was judged is committed")
@@ -57,9 +59,10 @@ def _consume(
 ) -> None:
     profile = judging_profile(settings)
     index = connected_index(settings, profile, patience=_Waiting(status, stopping))
-    largest_messages(settings)  # each session asks again: what is wrong from the start is said before anything else
+    # Each session asks again: what is wrong from the start is said before anything else.
+    patiently(lambda: largest_messages(settings), stopping)
     if settings.processes == 1:  # else the supervisor has said it
-        _warn_of_topics(settings)
+        patiently(lambda: _warn_of_topics(settings), stopping)
     slot = Slot(settings)
     fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
     watch(status, settings.stuck_after)
@@ -120,8 +123,9 @@ def check(settings: Settings) -> None:
     """
     with suppress(BaseDiffers):  # the consumers wait
         connected_index(settings, judging_profile(settings))
-    largest_messages(settings)
-    _warn_of_topics(settings)
+    nobody_stops_it = threading.Event()
+    patiently(lambda: largest_messages(settings), nobody_stops_it)
+    patiently(lambda: _warn_of_topics(settings), nobody_stops_it)
 
 
 def _warn_of_topics(settings: Settings) -> None:

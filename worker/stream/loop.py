@@ -41,7 +41,7 @@ from worker.judging.judge import Judged, Prepared, Rejected, judge
 from worker.records.passing import Outgoing, Source
 from worker.records.runs import runs
 from worker.settings import Settings
-from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff
+from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
 from worker.stream.inflight import Batch, Item, counts, first_offsets, partition_of
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
@@ -115,9 +115,9 @@ class Loop:
 
         Raises:
             PositionRewound, IndexFault (not unreachable), BrokerError: an operator must act.
-            BrokerUnreachable: nobody answers at the start (later, the loop waits for the brokers).
+            BrokerUnreachable: a broker does not answer at the start, for long (later, the loop waits for the brokers).
         """
-        self._open()
+        patiently(self._open, self._stopping)
         while True:
             try:
                 self._work()

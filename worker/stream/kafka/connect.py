@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,19 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, SessionLost
+from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, Fenced, NobodyAnswers, SessionLost
 from worker.settings import Settings
 
 _Receive = Callable[[], tuple[bytes, Exception | None]]
 
-BOOTSTRAP_TIMEOUT_MS = 10_000
-UNREACHABLE = (errors.KafkaConnectionError, errors.KafkaTimeoutError, errors.NodeNotReadyError)
+BOOTSTRAP_SECONDS = 10.0
+BOOTSTRAP_PAUSE_SECONDS = 0.1
+UNREACHABLE = (
+    errors.KafkaConnectionError,
+    errors.KafkaTimeoutError,
+    errors.NodeNotReadyError,
+    errors.RequestTimedOutError,
+)
 _FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
 _WRONG_LOGIN = (
     errors.SaslAuthenticationFailedError,
@@ -30,12 +37,25 @@ _REFUSED = (errors.AuthorizationError, errors.KafkaConfigurationError, errors.Un
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """Options that every client of this program shares."""
+    """Options that every client of this program shares. It begins at a broker that answers, whichever of them do not.
+
+    The client itself gives all its time to one broker, taken at random: where that one stands still, it says that it
+    cannot begin, though others answer.
+
+    Raises:
+        NobodyAnswers: none does.
+        BrokerError: the login is refused.
+    """
+    options = _options(settings)
+    return options | {"bootstrap_servers": [_answering(settings, options)]}
+
+
+def _options(settings: Settings) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": [server.strip() for server in settings.bootstrap_servers.split(",")],
         "client_id": "simhash-dedup",
         "security_protocol": settings.kafka_security_protocol,
-        "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
+        "bootstrap_timeout_ms": int(BOOTSTRAP_SECONDS * 1000),
         "reconnect_backoff_max_ms": 2_000,
     }
     if settings.kafka_security_protocol.startswith("SASL") and settings.kafka_password:
@@ -61,7 +81,6 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
         BrokerError: the login is refused.
     """
     with translated(settings):
-        _refuse_wrong_login(settings)
         client = KafkaAdminClient(**client_options(settings))
         try:
             yield client
@@ -69,48 +88,54 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
             client.close()
 
 
-def _refuse_wrong_login(settings: Settings) -> None:
-    """Log in by a connection of our own: of a refusal the client says, after all its tries, that nobody answered."""
-    if not settings.kafka_security_protocol.startswith("SASL"):
-        return
-    options = client_options(settings)
+def _answering(settings: Settings, options: dict[str, Any]) -> str:
+    """A broker that answers, by a connection of our own, which says too when a login is refused: the client says of
+    that, after all its tries, that nobody answered."""
+    servers: list[str] = options["bootstrap_servers"]
+    end = time.monotonic() + BOOTSTRAP_SECONDS
+    while True:
+        for server in random.sample(servers, len(servers)):
+            try:
+                _reach(options | {"bootstrap_servers": [server]}, BOOTSTRAP_SECONDS / len(servers))
+            except _WRONG_LOGIN as error:
+                raise BrokerError(
+                    f"Kafka at {settings.bootstrap_servers} refuses the login of {settings.kafka_username} "
+                    f"(kafka_username, kafka_password, kafka_sasl_mechanism): {error}"
+                ) from error
+            except (errors.KafkaError, OSError) as error:
+                last = error
+            else:
+                return server
+        if time.monotonic() > end:
+            raise NobodyAnswers(f"no Kafka broker answers at {settings.bootstrap_servers}: {last}") from last
+        time.sleep(BOOTSTRAP_PAUSE_SECONDS)
+
+
+def _reach(options: dict[str, Any], seconds: float) -> None:
     net = NetworkSelector(**options)
     manager = KafkaConnectionManager(net, **options)
     try:
-        net.run(_log_in, net, manager)
-    except _WRONG_LOGIN as error:
-        raise BrokerError(
-            f"Kafka at {settings.bootstrap_servers} refuses the login of {settings.kafka_username} (kafka_username, "
-            f"kafka_password, kafka_sasl_mechanism): {error}"
-        ) from error
+        net.run(_greet, net, manager, time.monotonic() + seconds)
     finally:
         manager.close()
         net.close()
 
 
-async def _log_in(net: NetworkSelector, manager: KafkaConnectionManager) -> None:
-    """At the first broker that answers; whether any does is for the client to find out.
-
-    By the steps of the client's own connection, one by one: the broker hangs up behind its refusal, and of the two the
-    whole connection tells the other. Its transport drops what was received together with the end.
+async def _greet(net: NetworkSelector, manager: KafkaConnectionManager, timeout_at: float) -> None:
+    """By the steps of the client's own connection, one by one: the broker hangs up behind its refusal of a login, and
+    of the two the whole connection tells the other. Its transport drops what was received together with the end.
     """
-    brokers = manager.cluster.bootstrap_brokers()
-    for broker in brokers:
-        timeout_at = time.monotonic() + BOOTSTRAP_TIMEOUT_MS / 1000 / len(brokers)
-        connection = KafkaConnection(net, node_id=broker.node_id, **manager.config)
-        try:
-            transport = await manager._build_transport(broker, timeout_at=timeout_at)
-            transport._sock_recv = _received_first(transport._sock_recv)
-            connection.connection_made(transport)
-            await connection._get_api_versions(timeout_at)
+    broker = manager.cluster.bootstrap_brokers()[0]
+    connection = KafkaConnection(net, node_id=broker.node_id, **manager.config)
+    try:
+        transport = await manager._build_transport(broker, timeout_at=timeout_at)
+        transport._sock_recv = _received_first(transport._sock_recv)
+        connection.connection_made(transport)
+        await connection._get_api_versions(timeout_at)
+        if connection.sasl_enabled:
             await connection._sasl_authenticate(timeout_at)
-        except _WRONG_LOGIN:
-            raise
-        except (errors.KafkaError, OSError):
-            continue
-        finally:
-            connection.close()
-        return
+    finally:
+        connection.close()
 
 
 def _received_first(receive: _Receive) -> _Receive:
@@ -129,7 +154,7 @@ def translated(settings: Settings) -> Iterator[None]:
     try:
         yield
     except UNREACHABLE as error:
-        raise BrokerUnreachable(f"no Kafka broker answers at {settings.bootstrap_servers}: {error}") from error
+        raise BrokerUnreachable(f"Kafka at {settings.bootstrap_servers} does not answer: {error}") from error
     except _REFUSED as error:
         raise BrokerError(f"Kafka at {settings.bootstrap_servers} refuses: {error}") from error
     except errors.CommitFailedError as error:
