@@ -17,7 +17,7 @@ from worker.errors import InputError
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
-from worker.verifying.told import InputRecord, ToldTakedown
+from worker.verifying.told import Coordinates, ToldTakedown
 from worker.verifying.verdict_columns import IN_FILE
 
 CHUNK_BYTES = 1 << 20
@@ -27,7 +27,7 @@ LINES = (".jsonl", ".ndjson", ".json")
 class ToldBytes(NamedTuple):
     """Bytes that should be a verdict, where they stand, and when they were written (0: nobody knows)."""
 
-    place: InputRecord
+    place: Coordinates
     data: bytes
     written_ms: int
 
@@ -35,8 +35,8 @@ class ToldBytes(NamedTuple):
 class ToldLetter(NamedTuple):
     """A dead letter: where it stands, and the record that it is about (None: another program's)."""
 
-    place: InputRecord
-    about: InputRecord | None
+    place: Coordinates
+    about: Coordinates | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Sources:
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.verdict_topic):
                 source = received.record.source
-                yield ToldBytes(InputRecord(*source[:3]), received.record.value or b"", max(0, source.timestamp or 0))
+                yield ToldBytes(Coordinates(*source[:3]), received.record.value or b"", max(0, source.timestamp or 0))
 
     def all_letters(self) -> Iterator[ToldLetter]:
         """All dead letters."""
@@ -83,7 +83,7 @@ class Sources:
             for received in replayed(self.settings, self.settings.dead_letter_topic):
                 headers = dict(received.headers)
                 if told.REPLAYED not in headers:  # what says that a letter was sent back is none itself
-                    yield ToldLetter(InputRecord(*received.record.source[:3]), told.letter(headers))
+                    yield ToldLetter(Coordinates(*received.record.source[:3]), told.letter(headers))
 
     def all_takedowns(self) -> Iterator[ToldTakedown]:
         """All pages that were taken down."""
@@ -93,20 +93,20 @@ class Sources:
                     yield told.takedown(line)
         if not self.verdicts and (topic := self.settings.takedown_topic):
             for received in replayed(self.settings, topic):
-                with _said_of(InputRecord(*received.record.source[:3])):
+                with _said_of(Coordinates(*received.record.source[:3])):
                     yield told.takedown(received.record.value or b"")
 
-    def all_inputs(self) -> Iterator[InputRecord]:
+    def all_inputs(self) -> Iterator[Coordinates]:
         """Every record that there was to answer."""
         for path in self.inputs:
             yield from _records_in(path)
         if self.with_input:
             for received in replayed(self.settings, self.settings.input_topic):
-                yield InputRecord(*received.record.source[:3])
+                yield Coordinates(*received.record.source[:3])
 
 
 @contextmanager
-def _said_of(place: InputRecord) -> Iterator[None]:
+def _said_of(place: Coordinates) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
@@ -123,15 +123,15 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[InputRecord, bytes]]:
+def _lines(path: Path) -> Iterator[tuple[Coordinates, bytes]]:
     """Lines that are not blank, each with its place (from 1)."""
     with opened(path) as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
-                yield InputRecord(str(path), IN_FILE, number), line
+                yield Coordinates(str(path), IN_FILE, number), line
 
 
-def _records_in(path: Path) -> Iterator[InputRecord]:
+def _records_in(path: Path) -> Iterator[Coordinates]:
     """The records of a file of JSONL: its path and bytes name it, its lines count from 0, blank ones are none."""
     bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
     if path.is_dir() or bare.suffix.lower() not in LINES:
@@ -142,7 +142,7 @@ def _records_in(path: Path) -> Iterator[InputRecord]:
     with opened(path) as stream:
         for number, line in enumerate(stream):
             if line.strip():
-                yield InputRecord(f"file:{name.hexdigest()}", 0, number)
+                yield Coordinates(f"file:{name.hexdigest()}", 0, number)
 
 
 def _digest(path: Path) -> bytes:

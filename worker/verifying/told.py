@@ -153,8 +153,8 @@ class _Any(msgspec.Struct):
     row: str
 
 
-class InputRecord(NamedTuple):
-    """A record of an input topic, or of a file (its digest in place of the topic)."""
+class Coordinates(NamedTuple):
+    """Where a record stands: in a topic, or in a file (its digest in place of the topic)."""
 
     topic: str
     partition: int
@@ -192,18 +192,18 @@ def verdict(data: bytes) -> Told:
     return told
 
 
-def rejected(data: bytes) -> InputRecord:
+def rejected(data: bytes) -> Coordinates:
     """The record that a line of `file --rejected-out` is about; ValueError: it is none."""
     source = _rejected.decode(data).source
-    return InputRecord(source.topic, source.partition, source.offset)
+    return Coordinates(source.topic, source.partition, source.offset)
 
 
-def letter(headers: dict[str, bytes]) -> InputRecord | None:
+def letter(headers: dict[str, bytes]) -> Coordinates | None:
     """The record that a dead letter is about; None: it is another program's letter."""
     topic, partition, offset = (headers.get(ERRORS_PREFIX + n, b"").decode() for n in ("topic", "partition", "offset"))
     if not (topic and partition.isdecimal() and offset.isdecimal()):
         return None
-    return InputRecord(topic, int(partition), int(offset))
+    return Coordinates(topic, int(partition), int(offset))
 
 
 def takedown(data: bytes) -> ToldTakedown:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.verifying.told import ExportedRecord, InputRecord, Told, is_wrong_of_canonical, seconds_of
+from worker.verifying.told import Coordinates, ExportedRecord, Told, is_wrong_of_canonical, seconds_of
 
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
@@ -46,9 +46,9 @@ class Spots:
                 raise ValueError(f"verdicts of more than {MOST_PARTITIONS:,} partitions and files")
         return known << OFFSET_BITS | offset
 
-    def record(self, number: int) -> InputRecord:
+    def record(self, number: int) -> Coordinates:
         """The record, or place, of a number."""
-        return InputRecord(*self.names[number >> OFFSET_BITS], number & ((1 << OFFSET_BITS) - 1))
+        return Coordinates(*self.names[number >> OFFSET_BITS], number & ((1 << OFFSET_BITS) - 1))
 
     def show(self, number: int) -> str:
         """As people read it: verdicts[3]@17, or file.jsonl:17."""
