@@ -289,7 +289,7 @@ def test_a_refused_transaction_after_which_no_producer_can_be_had(troubled, redi
             troubled.kill()
             begin(self)
 
-        monkeypatch.setattr("worker.stream.kafka.connect.BOOTSTRAP_TIMEOUT_MS", 500)
+        monkeypatch.setattr("worker.stream.kafka.connect.BOOTSTRAP_SECONDS", 0.5)
         with monkeypatch.context() as patched:
             patched.setattr(Transactions, "_begin", die_first)
             with pytest.raises(BrokerUnreachable):
