@@ -86,7 +86,7 @@ class _Work:
 
 
 @dataclass
-class _Consumer:
+class _Supervised:
     """A process, and when to start it again."""
 
     work: _Work
@@ -109,7 +109,7 @@ def supervise(settings: Settings) -> int:
         registry.register(ConsumersCollector(str(directory)))
         statuses = [Status() for _ in range(settings.processes)]
         server = http.serve(settings.metrics_address, registry, statuses, settings.stuck_after)
-        children: list[_Consumer] = []
+        children: list[_Supervised] = []
         try:
             children += [_start(settings, work) for work in _works(settings, statuses)]
             return _watch(settings, children, stopping)
@@ -127,12 +127,12 @@ def _works(settings: Settings, statuses: Iterable[Status]) -> Iterator[_Work]:
         yield _Work(f"the process that fills the archive ({step})", partial(_age, settings, step))
 
 
-def _start(settings: Settings, work: _Work) -> _Consumer:
+def _start(settings: Settings, work: _Work) -> _Supervised:
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_child, args=(settings, work.name, work.do))
     with signals_held():
         process.start()
-    return _Consumer(work, process, time.monotonic())
+    return _Supervised(work, process, time.monotonic())
 
 
 def _consume(settings: Settings, status: Status) -> None:
@@ -162,7 +162,7 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watch(settings: Settings, children: list[_Consumer], stopping: threading.Event) -> int:
+def _watch(settings: Settings, children: list[_Supervised], stopping: threading.Event) -> int:
     while not stopping.wait(0.2):
         for number, child in enumerate(children):
             code = child.process.exitcode
@@ -178,7 +178,7 @@ def _watch(settings: Settings, children: list[_Consumer], stopping: threading.Ev
     return 0
 
 
-def _note_end(child: _Consumer, code: int) -> None:
+def _note_end(child: _Supervised, code: int) -> None:
     if time.monotonic() - child.started > STEADY_SECONDS:
         child.pause = FIRST_PAUSE_SECONDS
     log.error("%s ended with %d; it is started again in %.0f s", child.work.name, code, child.pause)
@@ -189,7 +189,7 @@ def _note_end(child: _Consumer, code: int) -> None:
     mark_process_dead(child.process.pid)
 
 
-def _stop(children: list[_Consumer]) -> None:
+def _stop(children: list[_Supervised]) -> None:
     told = [child for child in children if child.process.exitcode is None]
     for child in told:
         child.process.terminate()
