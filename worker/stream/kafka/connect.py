@@ -77,7 +77,7 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
     """An admin client, closed at the end.
 
     Raises:
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
         BrokerError: the login is refused.
     """
     with translated(settings):

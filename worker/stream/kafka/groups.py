@@ -14,7 +14,7 @@ def refuse_live_group(settings: Settings) -> None:
 
     Raises:
         BrokerError: it has some.
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
     """
     members = _members(settings)
     if members:

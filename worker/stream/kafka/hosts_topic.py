@@ -113,7 +113,7 @@ def keeping(settings: Settings, topic: str, afresh: bool = False) -> Iterator[Ho
 
     Raises:
         BrokerError: a topic is missing or refused; or the verdict topic is another than the one that was read.
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
     """
     names = [settings.verdict_topic, topic]
     with admin_client(settings) as admin, translated(settings):

@@ -44,7 +44,7 @@ def letter_at(settings: Settings, place: Place) -> Letter | None:
 def sending(settings: Settings) -> Iterator[Send]:
     """What sends letters back, all that it is given or none. Other replays of this group end here.
 
-    Raises (it too): BrokerError: Kafka refuses, or a topic is missing; BrokerUnreachable: nobody answers.
+    Raises (it too): BrokerError: Kafka refuses, or a topic is missing; BrokerUnreachable: a broker does not answer.
     """
     topics = [settings.input_topic, settings.dead_letter_topic]
     with admin_client(settings) as admin, translated(settings):

@@ -31,7 +31,7 @@ def replayed(
 
     Raises:
         BrokerError: there is no such topic, or it may not be read, or see `whole`.
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
     """
     with _reading(settings, topic) as (consumer, partitions):
         yield from _to_the_end(consumer, topic, partitions, whole, begins)

@@ -99,7 +99,7 @@ def kept_too_shortly(settings: Settings) -> list[str]:
     """What in the topics of verdicts and takedowns will be deleted while a rebuild needs it, a line each.
 
     Raises:
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
     """
     needed = [plan for plan in plans(settings) if plan.needed_ms > DAY_MS]
     with admin_client(settings) as admin, translated(settings):
@@ -131,7 +131,7 @@ def largest_messages(settings: Settings) -> dict[str, int]:
     Raises:
         BrokerError: a topic is missing; the user may not do with one what a worker does; the verdict topic is compacted
             (it would forget verdicts); one takes less than what must go there.
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: a broker does not answer.
     """
     wanted = plans(settings)
     names = [plan.name for plan in wanted]
