@@ -20,6 +20,8 @@ from worker.settings import Settings
 _Receive = Callable[[], tuple[bytes, Exception | None]]
 
 BOOTSTRAP_SECONDS = 10.0
+GREETING_SECONDS = 3.0
+"""So long at least a broker may take to answer, however many are named: a slow one is not a silent one."""
 BOOTSTRAP_PAUSE_SECONDS = 0.1
 UNREACHABLE = (
     errors.KafkaConnectionError,
@@ -92,11 +94,12 @@ def _answering(settings: Settings, options: dict[str, Any]) -> str:
     """A broker that answers, by a connection of our own, which says too when a login is refused: the client says of
     that, after all its tries, that nobody answered."""
     servers: list[str] = options["bootstrap_servers"]
+    seconds = max(GREETING_SECONDS, BOOTSTRAP_SECONDS / len(servers))
     end = time.monotonic() + BOOTSTRAP_SECONDS
     while True:
         for server in random.sample(servers, len(servers)):
             try:
-                _reach(options | {"bootstrap_servers": [server]}, BOOTSTRAP_SECONDS / len(servers))
+                _reach(options | {"bootstrap_servers": [server]}, seconds)
             except _WRONG_LOGIN as error:
                 raise BrokerError(
                     f"Kafka at {settings.bootstrap_servers} refuses the login of {settings.kafka_username} "
