@@ -26,7 +26,8 @@ def publish(settings: Settings, topic: str, takedowns: Sequence[Takedown]) -> No
     """Append takedowns to a topic, under their URLs.
 
     Raises:
-        BrokerError: Kafka refuses; BrokerUnreachable: a broker does not answer. What was sent may be there all the same.
+        BrokerError: Kafka refuses.
+        BrokerUnreachable: a broker does not answer; what was sent may be there all the same.
     """
     with translated(settings):
         producer = KafkaProducer(**client_options(settings), acks="all", enable_idempotence=True)
