@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 
 from simhash.index import Partition
 from worker.records.passing import RawRecord, Received, Source
-from worker.stream.inflight import Batch, counts, first_offsets
-from worker.stream.partitions import TABLE, Event, ImpossibleEvent, Life, Partitions, State
+from worker.stream.partitions import (
+    TABLE,
+    Event,
+    ImpossibleEvent,
+    Life,
+    Partitions,
+    State,
+    counts,
+    first_offsets,
+)
 
 PAGES = Partition("pages", 0)
 
@@ -67,7 +75,7 @@ def test_what_was_polled_before_a_partition_was_lost_is_not_gone_back_to():
 def in_flight(partitions, begin, end):
     """A batch of records that were polled now."""
     records = [Received(RawRecord(Source(*PAGES, offset, None), b"", b""), []) for offset in range(begin, end)]
-    return Batch(records, None, {PAGES: partitions[PAGES].tenure})
+    return partitions.batch(records, None)
 
 
 @given(events=st.lists(st.sampled_from(Event), max_size=30))

@@ -42,11 +42,10 @@ from worker.records.passing import Outgoing, Source
 from worker.records.runs import runs
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
-from worker.stream.inflight import Batch, Item, counts, first_offsets, partition_of
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
 from worker.stream.outbox import Outbox
-from worker.stream.partitions import Partitions
+from worker.stream.partitions import Batch, Item, Partitions, counts, first_offsets, partition_of
 from worker.stream.progress import Idleness, Progress, Standstill
 from worker.stream.status import Status
 
@@ -219,8 +218,7 @@ class Loop:
         for received in runs(polled.received, lambda each: each.record.size, self._settings.batch_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
-            tenures = {p: self._partitions[p].tenure for p in {partition_of(each.record.source) for each in received}}
-            self._under_way.append(Batch(received, pending, tenures))
+            self._under_way.append(self._partitions.batch(received, pending))
 
     def _drop(self, lost: frozenset[Partition]) -> None:
         """Another worker reads these partitions now, from their committed offset."""

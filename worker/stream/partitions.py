@@ -1,7 +1,7 @@
 """A partition's life with this worker: which state follows which on what event, and what becomes of records in flight.
 
 All of it is here, without I/O; the loop tells what happened and asks. Nothing else can happen to a partition than what
-stands in `TABLE`.
+stands in `TABLE`. Records in flight, polled and not yet committed, are in batches.
 
     FOREIGN    another worker's, or nobody's: nothing that was polled of it may be committed
     UNCHECKED  ours, from an offset that was not yet held against the index's mark: nothing of it may be judged
@@ -14,12 +14,17 @@ polled before a partition was lost is read again by whoever has it next, be it t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from simhash.index import Partition
+from worker.judging.fingerprinters import Outcome, Pending
+from worker.records.passing import Received, Source
 
 
 class State(Enum):
@@ -139,7 +144,75 @@ class Partitions:
         """What the index attested for the active ones, each once."""
         return list(dict.fromkeys(life.watermark for life in self._lives.values() if life.state is State.ACTIVE))
 
+    def batch(self, received: Sequence[Received], pending: Pending) -> Batch:
+        """A batch of records that were polled now."""
+        polled = {partition_of(each.record.source) for each in received}
+        return Batch(received, pending, {partition: self[partition].tenure for partition in polled})
+
     def holds(self, partition: Partition, tenure: int) -> bool:
         """Whether records of that tenure are still ours to answer."""
         life = self[partition]
         return life.state is not State.FOREIGN and life.tenure == tenure
+
+
+class Item(NamedTuple):
+    """A record, and what preparing it came to."""
+
+    received: Received
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records of one poll, being prepared in order.
+
+    Attributes:
+        tenures: in which tenure of its partition each record was polled.
+    """
+
+    received: Sequence[Received]
+    pending: Pending
+    tenures: Mapping[Partition, int]
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of its records' values."""
+        return sum(each.record.size for each in self.received)
+
+    def items(self) -> list[Item]:
+        """The records with their outcomes; only once `pending` is ready."""
+        return list(map(Item, self.received, self.pending.results()))
+
+    def owned(self, items: Iterable[Item], partitions: Partitions) -> list[Item]:
+        """What belongs to partitions that have stayed ours since these records were polled."""
+        held = self.held(partitions)
+        return [each for each in items if partition_of(each.outcome.source) in held]
+
+    def held(self, partitions: Partitions) -> set[Partition]:
+        """The partitions that have stayed ours since."""
+        return {partition for partition, tenure in self.tenures.items() if partitions.holds(partition, tenure)}
+
+
+def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Partition, int]:
+    """The first offset in flight of each partition, among the records that are still ours."""
+    first: dict[Partition, int] = {}
+    for batch in batches:
+        held = batch.held(partitions)
+        for each in batch.received:
+            if (partition := partition_of(each.record.source)) in held:
+                first.setdefault(partition, each.record.source.offset)
+    return first
+
+
+def counts(batches: Iterable[Batch], partitions: Partitions) -> Counter[Partition]:
+    """The records in flight of each partition, among those that are still ours."""
+    found: Counter[Partition] = Counter()
+    for batch in batches:
+        held = batch.held(partitions)
+        found.update(p for each in batch.received if (p := partition_of(each.record.source)) in held)
+    return found
+
+
+def partition_of(source: Source) -> Partition:
+    """The partition that a record came from."""
+    return Partition(source.topic, source.partition)
