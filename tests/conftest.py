@@ -14,7 +14,14 @@ from hypothesis import settings as hypothesis_settings
 from simhash import native
 from tests import batches
 from tests.backends import KINDS, Backend
-from tests.servers import KafkaServer, RedisServer, running_cluster, running_kafka, running_redis, running_valkey
+from tests.servers import (
+    RedisServer,
+    SharedKafka,
+    running_cluster,
+    running_redis,
+    running_valkey,
+    shared_kafka,
+)
 from tests.tables import lines_of, page
 from worker.__main__ import ONE_THREAD
 from worker.batch.engine import Engine, EngineSettings
@@ -61,9 +68,10 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 
 @pytest.fixture(scope="session")
-def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A real Kafka broker for the whole session."""
-    with running_kafka(tmp_path_factory.mktemp("kafka")) as server:
+def kafka_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[SharedKafka]:
+    """A real Kafka broker for all processes of the run: a test's topics and groups have names of their own."""
+    of_run = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    with shared_kafka(of_run / "kafka") as server:
         yield server
 
 

