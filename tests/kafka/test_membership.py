@@ -42,9 +42,13 @@ def member(stream):
 
 
 class Polls:
-    """What polls told each session, by name: who has which partition, since when, and what it lost."""
+    """What polls told each session, by name: who has which partition, since when, and what it lost.
 
-    def __init__(self, **sessions):
+    `poll` asks a session; one that only stays in the group gets no records.
+    """
+
+    def __init__(self, poll=lambda session: session.poll(0.1, 10), **sessions):
+        self.poll = poll
         self.sessions = sessions
         self.owns = {name: set() for name in sessions}
         self.lost = {name: [] for name in sessions}
@@ -54,7 +58,7 @@ class Polls:
         """Poll these, all at once: each waits for the others when the group is put together."""
         names = names or tuple(self.sessions)
         with ThreadPoolExecutor() as pool:
-            found = list(pool.map(lambda name: self.sessions[name].poll(0.1, 10), names))
+            found = list(pool.map(lambda name: self.poll(self.sessions[name]), names))
         for name, polled in zip(names, found, strict=True):
             self.lost[name] += sorted(p.number for p in polled.lost)
             self.owns[name] -= {p.number for p in polled.lost}
@@ -231,25 +235,19 @@ def test_what_came_before_a_pause_is_read_after_it_though_a_partition_was_gained
     """The client sets aside what it has of a paused partition; beside what it reads of another it would forget it."""
     stream.send([json_page(n, "a page") for n in range(100)])
     first, second = member(), member()
-    polls = Polls(first=first, second=second)
-    for session in first, second:
-        session.pause()
+    polls = Polls(poll=lambda session: session.stay(0.1), first=first, second=second)
     polls.until(lambda: polls.shared("first", "second"), "each has one")
-    first.resume()
     read = {0: [], 1: []}
 
-    def poll(most):
-        polled = first.poll(0.5, most)
+    def seen(polled):
         polls.owns["first"] |= {gained.partition.number for gained in polled.gained}
         for each in polled.received:
             read[each.record.source.partition].append(each.record.source.offset)
         return polled.received
 
-    until(lambda: poll(1), "a first record", pause=0)
-    first.pause()
+    until(lambda: seen(first.poll(0.5, 1)), "a first record", pause=0)
     second.close()
-    until(lambda: not poll(1) and polls.owns["first"] == {0, 1}, "it gains the other's", pause=0)
-    assert not any(poll(1) for _ in range(3))
-    first.resume()
-    until(lambda: poll(10) is not None and sum(map(len, read.values())) == 108, "all is read", pause=0)
+    until(lambda: not seen(first.stay(0.5)) and polls.owns["first"] == {0, 1}, "it gains the other's", pause=0)
+    assert not any(seen(first.stay(0.5)) for _ in range(3))
+    until(lambda: seen(first.poll(0.5, 10)) is not None and sum(map(len, read.values())) == 108, "all is read", pause=0)
     assert all(offsets == [*range(len(offsets))] for offsets in read.values())

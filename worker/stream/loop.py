@@ -193,14 +193,12 @@ class Loop:
         """Poll for no records: who does not poll for minutes, while pages hang till their deadline, is thrown out."""
         if time.monotonic() < self._polled_at + STAY_SECONDS:
             return
-        self._poll_for_none(0.0)
-        self._session.resume()
+        self._stay(0.0)
 
-    def _poll_for_none(self, seconds: float) -> None:
+    def _stay(self, seconds: float) -> None:
         """Stay in the group, and see what becomes of it."""
         self._polled_at = time.monotonic()
-        self._session.pause()
-        self._absorb(self._session.poll(seconds, self._settings.batch_pages))
+        self._absorb(self._session.stay(seconds))
         self._standstill.excuse()
 
     def _absorb(self, polled: Polled) -> None:
@@ -268,7 +266,6 @@ class Loop:
         """While the group is put together anew nothing can be committed; then this batch may be, what is still ours."""
         while not self._session.settled():
             self._wait_in_group(IDLE_POLL_SECONDS)
-        self._session.resume()
 
     def _commit(self, items: Sequence[Item], judged: Mapping[Source, Judged]) -> None:
         outgoing: list[Outgoing] = []
@@ -360,7 +357,6 @@ class Loop:
                 continue
             if said:
                 log.info("the index serves again, after %.0f s", time.monotonic() - since)
-            self._session.resume()
             self._parts.status.ready(index=True)
             return result
 
@@ -378,7 +374,7 @@ class Loop:
                 raise _Stopped
             self._parts.status.progress()
             self._measure(asking=True)
-            self._poll_for_none(min(left, IDLE_POLL_SECONDS))
+            self._stay(min(left, IDLE_POLL_SECONDS))
 
     def _read_again(self) -> None:
         """Go back to the first record under way in each partition."""

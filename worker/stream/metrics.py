@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from time import perf_counter
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -87,12 +86,9 @@ class Metrics:
         for stage in PAGE_STAGES:
             self._dead_letters.labels(stage)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
-        start = perf_counter()
-        yield
-        self._stages[name].observe(perf_counter() - start)
+    def stage(self, name: str) -> AbstractContextManager[object]:
+        """Time a stage, however it ends."""
+        return self._stages[name].time()
 
     def prepared(self, pages: Iterable[Prepared]) -> None:
         """Count what preparing took."""

@@ -20,7 +20,8 @@ that is gained during a pause is paused with the others, before anything of it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import kafka.errors as errors
@@ -73,7 +74,7 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
 
     Attributes:
         pausing: whether it is one. The client may call from a thread of its own while a pause ends; what it pauses then
-            is resumed when the partition is checked, as each is that was gained.
+            is resumed when it is taken.
     """
 
     def __init__(self, pause: Callable[[Sequence[TopicPartition]], None]) -> None:
@@ -128,15 +129,20 @@ class Member:
     def taken(self, tp: TopicPartition) -> None:
         """Its records are read from now on."""
         self.owned.add(tp)
+        self._resume()
 
-    def pause(self) -> None:
-        """Let polls bring no records (they still keep this member in the group)."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Polls bring no records meanwhile; they still keep this member in the group."""
         self._rebalances.pausing = True
         self.consumer.pause(*self.consumer.assignment())
+        try:
+            yield
+        finally:
+            self._rebalances.pausing = False
+            self._resume()
 
-    def resume(self) -> None:
-        """Undo `pause`."""
-        self._rebalances.pausing = False
+    def _resume(self) -> None:
         self.consumer.resume(*self.consumer.paused())
 
     def joining(self) -> bool:

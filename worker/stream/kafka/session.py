@@ -97,6 +97,11 @@ class Session:
         received = [_received(row) for tp, rows in found.items() if tp in self._member.owned for row in rows]
         return Polled(received, gained, frozenset(Partition(*tp) for tp in moved.lost))
 
+    def stay(self, timeout: float) -> Polled:
+        """A poll that brings no records, nor any of partitions that it gains: it keeps this worker in the group."""
+        with self._member.paused():
+            return self.poll(timeout, 1)
+
     def settled(self) -> bool:
         """Whether what was polled can be committed; if not, a poll tells what has changed."""
         return self._member.settled()
@@ -124,14 +129,6 @@ class Session:
         for partition, offset in positions.items():
             if TopicPartition(*partition) in self._member.owned:
                 self._consumer.seek(TopicPartition(*partition), offset)
-
-    def pause(self) -> None:
-        """Let polls bring no records, nor of partitions that they gain; they still keep this worker in the group."""
-        self._member.pause()
-
-    def resume(self) -> None:
-        """Undo `pause`."""
-        self._member.resume()
 
     def begin_again(self, partition: Partition) -> Assigned:
         """Where an owned partition stands by now, perhaps because of others; it is read from there."""
