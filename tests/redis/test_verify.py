@@ -137,6 +137,22 @@ def test_the_sample_passes_with_its_input_and_its_dead_letters(say, tmp_path):
     assert "3 x answer to no record" in told
 
 
+def test_a_verdict_about_what_stood_there_before_is_no_answer_to_the_record(say, tmp_path):
+    """As when a topic was made again: the records that are there now were never judged."""
+    out, told = tmp_path / "verdicts.jsonl", []
+    assert say("file", SAMPLE, "--out", out, "-q")[0] == 0
+    for number, line in enumerate(out.read_bytes().splitlines()):
+        verdict = json.loads(line)
+        if number in (7, 70):
+            verdict["observation"] = verdict["observation"][::-1]
+        told.append(json.dumps(verdict).encode() + b"\n")
+    out.write_bytes(b"".join(told))
+    code, told, _ = say("verify", out, "--input", SAMPLE)
+    assert code == 1
+    assert "2 x answer to another record" in told
+    assert "has other bytes, or another time, than the record that was judged" in told
+
+
 @pytest.fixture(scope="module")
 def crawled_again():
     """Pages of 20 URLs, each fetched four times, with a word or all words changed, or none; some are short."""

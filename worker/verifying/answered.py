@@ -8,12 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from worker.verifying.findings import Findings
-from worker.verifying.verdict_columns import OFFSET_BITS, Numbers, Spots, Verdicts
+from worker.verifying.verdict_columns import OFFSET_BITS, Numbers, Spots, Verdicts, Words
 
 TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
+OTHER = "answer to another record"
 NUMBER_TWICE = "number given twice"
 FILE = "file:"
 """What the digest of a file begins with, where it stands in place of a topic."""
+
+
+@dataclass(frozen=True)
+class InputRecords:
+    """What there was to answer: records in rising order, each with what names its delivery."""
+
+    record: Numbers
+    observation: Words
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,9 @@ def check_twice(answers: Answers, findings: Findings) -> None:
     findings.add(TWICE, sorted(former), tell)
 
 
-def check_input(answers: Answers, records: Numbers, findings: Findings) -> None:
+def check_input(answers: Answers, inputs: InputRecords, findings: Findings) -> None:
     """Each record of the input has an answer, and each answer a record."""
-    spots = answers.spots
-    records = np.unique(records)
+    spots, records = answers.spots, inputs.record
     lost = records[~np.isin(records, answers.record)]
     findings.add(LOST, lost, lambda number: (spots.show(number), "has neither a verdict nor a dead letter"))
     unknown = np.flatnonzero(~np.isin(answers.record, records))
@@ -56,6 +64,19 @@ def check_input(answers: Answers, records: Numbers, findings: Findings) -> None:
     findings.add(UNKNOWN, unknown[~gone], lambda row: (answers.at(row), f"there is no {answers.of(row)} in the input"))
     if gone.any():
         findings.notes.append(f"{gone.sum():,} answers are to records that the input topic has no more")
+
+
+def check_told_of(verdicts: Verdicts, inputs: InputRecords, findings: Findings) -> None:
+    """Each verdict is about the record that stands there now: not about one that stood there before the topic was made
+    again, nor about another page."""
+    known = np.flatnonzero(np.isin(verdicts.record, inputs.record))
+    now = inputs.observation[np.searchsorted(inputs.record, verdicts.record[known])]
+
+    def tell(row: int) -> tuple[object, str]:
+        where = verdicts.spots.show(int(verdicts.record[row]))
+        return verdicts.at(row), f"{where} has other bytes, or another time, than the record that was judged"
+
+    findings.add(OTHER, known[now != verdicts.observation[known]], tell)
 
 
 def _expired(numbers: Numbers, records: Numbers, spots: Spots) -> np.ndarray:

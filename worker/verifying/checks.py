@@ -9,7 +9,15 @@ import numpy as np
 
 from worker.errors import InputError, SettingsError
 from worker.verifying import told as codec
-from worker.verifying.answered import Answers, check_input, check_numbers, check_twice, note_gaps
+from worker.verifying.answered import (
+    Answers,
+    InputRecords,
+    check_input,
+    check_numbers,
+    check_told_of,
+    check_twice,
+    note_gaps,
+)
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
@@ -19,7 +27,7 @@ from worker.verifying.previous import check_previous
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
 from worker.verifying.table_masks import named
-from worker.verifying.verdict_columns import Numbers, Spots, VerdictColumns, Verdicts
+from worker.verifying.verdict_columns import Spots, VerdictColumns, Verdicts
 
 NO_VERDICT, OTHER_PROFILE = "not a verdict", "another profile"
 PROGRESS = Callable[[str], None]
@@ -69,6 +77,7 @@ class Check:
             note_gaps(answers, self.findings)
         else:
             check_input(answers, inputs, self.findings)
+            check_told_of(verdicts, inputs, self.findings)
         check_numbers(verdicts, self.findings)
         if len(verdicts):
             self._compare(verdicts)
@@ -121,16 +130,17 @@ class Check:
         record = np.concatenate([verdicts.record, np.array(about, dtype=np.int64)])
         return Answers(spots, record, np.concatenate([verdicts.place, np.array(places, dtype=np.int64)]))
 
-    def _inputs(self, spots: Spots) -> Numbers:
-        def numbers() -> Iterator[int]:
-            for count, record in enumerate(self.sources.all_inputs(), 1):
+    def _inputs(self, spots: Spots) -> InputRecords:
+        def rows() -> Iterator[tuple[int, int]]:
+            for count, read in enumerate(self.sources.all_inputs(), 1):
                 if count % TELL_EVERY == 0:
                     self.tell(f"reading the input: {count:,} records")
-                yield spots.number(*record)
+                yield spots.number(*read.place), read.observation
 
-        found = np.fromiter(numbers(), dtype=np.int64)
+        found = np.fromiter(rows(), dtype=[("record", np.int64), ("observation", np.uint64)])
         self.counts.records = len(found)
-        return found
+        record, first = np.unique(found["record"], return_index=True)
+        return InputRecords(record, found["observation"][first])
 
     def _check_profiles(self, verdicts: Verdicts) -> None:
         names = verdicts.profiles

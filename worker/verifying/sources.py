@@ -39,6 +39,13 @@ class ToldLetter(NamedTuple):
     about: Coordinates | None
 
 
+class InputRecord(NamedTuple):
+    """A record that there was to answer: where it stands, and what names its delivery."""
+
+    place: Coordinates
+    observation: int
+
+
 @dataclass(frozen=True)
 class Sources:
     """What is to be read.
@@ -96,13 +103,15 @@ class Sources:
                 with _said_of(Coordinates(*received.record.source[:3])):
                     yield told.takedown(received.record.value or b"")
 
-    def all_inputs(self) -> Iterator[Coordinates]:
+    def all_inputs(self) -> Iterator[InputRecord]:
         """Every record that there was to answer."""
         for path in self.inputs:
             yield from _records_in(path)
         if self.with_input:
             for received in replayed(self.settings, self.settings.input_topic):
-                yield Coordinates(*received.record.source[:3])
+                source, key, value = received.record[:3]
+                place = Coordinates(*source[:3])
+                yield InputRecord(place, told.observation_of(place, source.timestamp, key, value or b""))
 
 
 @contextmanager
@@ -131,7 +140,7 @@ def _lines(path: Path) -> Iterator[tuple[Coordinates, bytes]]:
                 yield Coordinates(str(path), IN_FILE, number), line
 
 
-def _records_in(path: Path) -> Iterator[Coordinates]:
+def _records_in(path: Path) -> Iterator[InputRecord]:
     """The records of a file of JSONL: its path and bytes name it, its lines count from 0, blank ones are none."""
     bare = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
     if path.is_dir() or bare.suffix.lower() not in LINES:
@@ -142,7 +151,8 @@ def _records_in(path: Path) -> Iterator[Coordinates]:
     with opened(path) as stream:
         for number, line in enumerate(stream):
             if line.strip():
-                yield Coordinates(f"file:{name.hexdigest()}", 0, number)
+                place = Coordinates(f"file:{name.hexdigest()}", 0, number)
+                yield InputRecord(place, told.observation_of(place, None, None, line))
 
 
 def _digest(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import xxhash
 
 ERRORS_PREFIX = "__connect.errors."
 REPLAYED = "simhash-dedup.replayed"
@@ -68,6 +69,13 @@ class Told(msgspec.Struct):
     better: bool | None = None
     canonical: str | None = None
     previous: ToldPrevious | None = None
+
+
+def observation_of(place: Coordinates, timestamp: int | None, key: bytes | None, value: bytes) -> int:
+    """What names the delivery of a record, as docs/formats.md says it: the first 64 of its bits."""
+    content = xxhash.xxh3_128_digest(value + (b"\0" if key is None else b"\1" + key))
+    where = f"{place.topic}\0{place.partition}\0{place.offset}\0{timestamp}\0"
+    return xxhash.xxh3_128_intdigest(where.encode("utf-8", "surrogatepass") + content) >> 64
 
 
 def seconds_of(moment: str | None) -> int:
