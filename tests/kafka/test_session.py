@@ -144,6 +144,63 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
         session.close()
 
 
+def made_again(stream):
+    """Delete the input topic, and make another one of its name."""
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")
+    stream.create()
+
+
+def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_before_and_behind_its_commit(
+    kafka_server, redis_server, name
+):
+    """Its offsets mean other records: those before the group's would never be read, and nobody would know."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(number, "a page") for number in range(3)])
+    session = Session(settings_of(stream), name)
+    try:
+        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
+        made_again(stream)
+        stream.send([json_page(number, "another page") for number in range(100)])
+        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
+        session.send(out, {gained.partition: 1}, lambda step: None)  # it does not know yet
+        with pytest.raises(PositionRewound, match=r"deleted and made again .* index rewind"):
+            until(lambda: session.poll(0.5, 10) is None, "what the brokers tell it")
+    finally:
+        session.close()
+    session = Session(settings_of(stream), name)
+    try:
+        with pytest.raises(PositionRewound, match="deleted and made again"):
+            until(lambda: session.poll(0.5, 10).received, "records in the middle of it")
+    finally:
+        session.close()
+
+
+def test_a_topic_of_which_nobody_knows_the_id_is_read(kafka_server, redis_server, name, monkeypatch):
+    """As of brokers before 2.8; and where one that has just begun does not know the topic yet."""
+    monkeypatch.setattr("worker.stream.kafka.member.Member.topic_id", lambda self: "")
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(number, "a page") for number in range(3)])
+    session = Session(settings_of(stream), name)
+    try:
+        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
+        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
+        session.send(out, {gained.partition: 1}, lambda step: None, "a watermark")
+    finally:
+        session.close()
+    monkeypatch.undo()
+    session = Session(settings_of(stream), name)
+    try:
+        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
+        assert gained.position == 1
+        assert gained.watermark == "a watermark"
+    finally:
+        session.close()
+
+
 def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_server, redis_server, name):
     """They never wait in a poll, so that what the broker answers comes between two of them."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4)

@@ -109,7 +109,14 @@ class Member:
         self.consumer = KafkaConsumer(**options, partition_assignment_strategy=[self._assignor])
         # No public way leads there, so it is looked up now: another version of the client fails at the start.
         self._ask_to_join = self.consumer._coordinator.request_rejoin
+        self._ids_of_topics, self._topic = self.consumer._cluster.topic_id, topic
         self.consumer.subscribe([topic], listener=self._rebalances)
+
+    def topic_id(self) -> str:
+        """The topic's id, as the brokers last told it: another topic of its name has another one. Empty: not known, as
+        of a broker before 2.8."""
+        found = self._ids_of_topics(self._topic)
+        return str(found) if found and found.int else ""
 
     def moved(self) -> Moved:
         """To be asked after each poll: what it changed. What was gained is owned once it is `taken`."""

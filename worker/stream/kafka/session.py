@@ -3,6 +3,10 @@
 The session keeps no page and decides nothing. It begins at the committed offsets (never resets by itself: a group
 without offsets starts where the settings say, an offset out of range is an error), and its transactions carry the
 group's metadata, so that a worker whose partitions have moved cannot commit (KIP-447).
+
+A topic that is deleted and made again has the same name, and its offsets mean other records: a worker that stood still
+meanwhile would read on in the middle of it. So the topic's id (KIP-516) is kept beside each commit, and another one is
+an error.
 """
 
 from __future__ import annotations
@@ -39,6 +43,12 @@ SHORTEST_POLL_MS = 1
 """So that an attempt to join that the client makes within a poll is seen when the poll ends."""
 ANSWER_MS = 1_000
 REDIS_TRIES = 3
+_TOPIC = " topic "
+"""Beside a commit, between the index's watermark and the topic's id."""
+_FROM_THE_BEGINNING = (
+    "To read it from its beginning: stop all workers of the group, announce it (simhash-dedup index rewind), set the "
+    "group's offsets, and start again"
+)
 
 
 class Assigned(NamedTuple):
@@ -85,12 +95,14 @@ class Session:
                 self._transactions.close()
                 raise
         self._consumer = self._member.consumer
+        self._topic = ""
 
     def poll(self, timeout: float, max_records: int) -> Polled:
         """Wait up to `timeout` seconds for at most `max_records` records; for longer while the group changes."""
         with translated(self._settings):
             found = self._poll_through(max(int(timeout * 1000), SHORTEST_POLL_MS), max_records)
             moved = self._member.moved()
+            self._check_topic(self._member.topic_id())
             for tp in moved.gained:
                 found.pop(tp, None)  # read from where the client takes it to begin
             gained = self._begin(moved.gained)
@@ -121,7 +133,9 @@ class Session:
         """
         with translated(self._settings):
             placed = self._placed(outgoing)
-            positions = {TopicPartition(*p): OffsetAndMetadata(offset, watermark, -1) for p, offset in offsets.items()}
+            self._check_topic(self._member.topic_id())
+            beside = f"{watermark}{_TOPIC}{self._topic}"
+            positions = {TopicPartition(*p): OffsetAndMetadata(offset, beside, -1) for p, offset in offsets.items()}
             self._transactions.commit(placed, positions, self._member.membership, on_step)
 
     def seek(self, positions: Mapping[Partition, int]) -> None:
@@ -214,7 +228,9 @@ class Session:
         """Go to a partition's committed offset, or where the settings say of a new group."""
         committed = self._committed(tp)
         if committed is not None:
-            position, watermark = committed.offset, committed.metadata or ""
+            watermark, _, topic = (committed.metadata or "").partition(_TOPIC)
+            self._check_topic(topic)
+            position = committed.offset
         else:
             position, watermark = self._edge(tp), ""
         self._consumer.seek(tp, position)
@@ -229,6 +245,16 @@ class Session:
         for _ in range(2):
             committed: OffsetAndMetadata | None = self._consumer.committed(tp, metadata=True, timeout_ms=ANSWER_MS)
         return committed
+
+    def _check_topic(self, told: str) -> None:
+        """Hold an id of the topic, now or beside a commit, against the one that is read; empty: nobody knows it.
+
+        Raises:
+            PositionRewound: it is another one.
+        """
+        self._topic = self._topic or self._member.topic_id() or told
+        if told not in ("", self._topic):
+            raise PositionRewound(_made_again(self._settings))
 
     def _edge(self, tp: TopicPartition) -> int:
         earliest = self._settings.start == "earliest"
@@ -280,6 +306,12 @@ def _longest_step(settings: Settings) -> float:
 def _out_of_range(error: Exception, settings: Settings) -> str:
     return (
         f"the group's position is outside of topic {settings.input_topic} ({error}): the topic was made again, or its "
-        "retention removed pages that were not read yet. To read it from its beginning: stop all workers of the "
-        "group, announce it (simhash-dedup index rewind), set the group's offsets, and start again"
+        f"retention removed pages that were not read yet. {_FROM_THE_BEGINNING}"
+    )
+
+
+def _made_again(settings: Settings) -> str:
+    return (
+        f"topic {settings.input_topic} was deleted and made again while group {settings.group_id} read it: what it has "
+        f"before the group's offsets was not read. {_FROM_THE_BEGINNING}"
     )
