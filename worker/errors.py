@@ -11,7 +11,8 @@
     │   ├── BatchAborted        this transaction failed; the next may not (`retriable`)
     │   └── SessionLost         this producer or consumer is done for: make new ones (`retriable`)
     │       └── Fenced          another producer has our transactional id
-    └── PositionRewound     the group stands below the index's mark: an operator must say that it is meant (exit 6)
+    └── PositionRewound     the group stands below the index's mark, or in another topic: an operator must say
+                            that it is meant (exit 6)
 
 Errors of the index (`simhash.errors.IndexFault`) end the program with 5, or 7 when it cannot be reached.
 """
@@ -78,7 +79,7 @@ class Fenced(SessionLost):
 
 
 class PositionRewound(WorkerError):
-    """The group's position is below the index's committed mark."""
+    """The group's position is below the index's committed mark, or means records of a topic that is no more."""
 
     exit_code = 6
 

@@ -80,7 +80,8 @@ class Session:
     Attributes:
         largest: each output topic's largest message, in bytes, as of the session's begin.
 
-    Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError.
+    Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError;
+    PositionRewound where the topic was made again, or what is to be read next is not there.
     """
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
