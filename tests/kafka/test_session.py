@@ -153,7 +153,7 @@ def made_again(stream):
 
 
 def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_before_and_behind_its_commit(
-    kafka_server, redis_server, name
+    kafka_server, redis_server, name, monkeypatch
 ):
     """Its offsets mean other records: those before the group's would never be read, and nobody would know."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
@@ -165,7 +165,9 @@ def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_befor
         made_again(stream)
         stream.send([json_page(number, "another page") for number in range(100)])
         out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
-        session.send(out, {gained.partition: 1}, lambda step: None)  # it does not know yet
+        with monkeypatch.context() as unaware:
+            unaware.setattr(session._member, "topic_id", lambda: session._topic)
+            session.send(out, {gained.partition: 1}, lambda step: None)
         with pytest.raises(PositionRewound, match=r"deleted and made again .* index rewind"):
             until(lambda: session.poll(0.5, 10) is None, "what the brokers tell it")
     finally:
