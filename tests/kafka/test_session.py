@@ -4,14 +4,16 @@ import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import kafka.errors as errors
 import pytest
-from kafka import KafkaProducer
-from kafka.admin import MemberToRemove
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import MemberToRemove, OffsetSpec
 from kafka.partitioner.default import murmur2
 from kafka.record.default_records import DefaultRecordBatch
 
+from simhash.index import Partition
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import (
     BatchAborted,
@@ -144,63 +146,62 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
         session.close()
 
 
-def made_again(stream):
-    """Delete the input topic, and make another one of its name."""
-    with closing_admin(stream.bootstrap_servers) as admin:
-        admin.delete_topics([stream.input_topic])
-        until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")
+@pytest.fixture
+def three_records(kafka_server, redis_server, name):
+    """A stream of three records, and what begins a session of its group."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
+    stream.send([json_page(number, "a page") for number in range(3)])
+    return stream, lambda: closing(Session(settings_of(stream), name))
+
+
+def gained_by(session):
+    """The one partition."""
+    (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
+    return gained
+
+
+def commit_one(session, watermark=""):
+    """Answer the first record."""
+    out = [Outgoing(session._settings.verdict_topic, b"key", b"{}", [], 0)]
+    session.send(out, {Partition(session._settings.input_topic, 0): 1}, lambda step: None, watermark)
 
 
 def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_before_and_behind_its_commit(
-    kafka_server, redis_server, name, monkeypatch
+    three_records, monkeypatch
 ):
     """Its offsets mean other records: those before the group's would never be read, and nobody would know."""
-    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
-    stream.create()
-    stream.send([json_page(number, "a page") for number in range(3)])
-    session = Session(settings_of(stream), name)
-    try:
-        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
-        made_again(stream)
+    stream, session_of_group = three_records
+    with session_of_group() as session, closing_admin(stream.bootstrap_servers) as admin:
+        gained_by(session)
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")
+        stream.create()
         stream.send([json_page(number, "another page") for number in range(100)])
-        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
         with monkeypatch.context() as unaware:
             unaware.setattr(session._member, "topic_id", lambda: session._topic)
-            session.send(out, {gained.partition: 1}, lambda step: None)
+            commit_one(session)
         with pytest.raises(PositionRewound, match=r"deleted and made again .* index rewind"):
             until(lambda: session.poll(0.5, 10) is None, "what the brokers tell it")
-    finally:
-        session.close()
-    session = Session(settings_of(stream), name)
-    try:
-        with pytest.raises(PositionRewound, match="deleted and made again"):
-            until(lambda: session.poll(0.5, 10).received, "records in the middle of it")
-    finally:
-        session.close()
+    with session_of_group() as session, pytest.raises(PositionRewound, match="deleted and made again"):
+        until(lambda: session.poll(0.5, 10).received, "records in the middle of it")
+    with closing_admin(stream.bootstrap_servers) as admin:
+        beginning = {TopicPartition(stream.input_topic, 0): OffsetSpec.EARLIEST}
+        until(lambda: not admin.describe_groups([stream.name])[stream.name]["members"], "nobody is in the group")
+        admin.reset_group_offsets(stream.name, beginning)  # which leaves what stands beside them
+    with session_of_group() as session:
+        assert gained_by(session).position == 0
 
 
-def test_a_topic_of_which_nobody_knows_the_id_is_read(kafka_server, redis_server, name, monkeypatch):
+def test_a_topic_of_which_nobody_knows_the_id_is_read(three_records, monkeypatch):
     """As of brokers before 2.8; and where one that has just begun does not know the topic yet."""
-    monkeypatch.setattr("worker.stream.kafka.member.Member.topic_id", lambda self: "")
-    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
-    stream.create()
-    stream.send([json_page(number, "a page") for number in range(3)])
-    session = Session(settings_of(stream), name)
-    try:
-        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
-        out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
-        session.send(out, {gained.partition: 1}, lambda step: None, "a watermark")
-    finally:
-        session.close()
-    monkeypatch.undo()
-    session = Session(settings_of(stream), name)
-    try:
-        (gained,) = until(lambda: session.poll(0.5, 1).gained, "an assignment")
-        assert gained.position == 1
-        assert gained.watermark == "a watermark"
-    finally:
-        session.close()
+    _, session_of_group = three_records
+    with monkeypatch.context() as old, session_of_group() as session:
+        old.setattr("worker.stream.kafka.member.Member.topic_id", lambda self: "")
+        gained_by(session)
+        commit_one(session, "a watermark")
+    with session_of_group() as session:
+        assert gained_by(session)[1:] == (1, "a watermark")
 
 
 def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_server, redis_server, name):

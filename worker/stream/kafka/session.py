@@ -6,7 +6,8 @@ group's metadata, so that a worker whose partitions have moved cannot commit (KI
 
 A topic that is deleted and made again has the same name, and its offsets mean other records: a worker that stood still
 meanwhile would read on in the middle of it. So the topic's id (KIP-516) is kept beside each commit, and another one is
-an error.
+an error. It is kept with the offset: where that is another one by now, an operator has set it, and some tools leave
+what stands beside it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SHORTEST_POLL_MS = 1
 ANSWER_MS = 1_000
 REDIS_TRIES = 3
 _TOPIC = " topic "
-"""Beside a commit, between the index's watermark and the topic's id."""
+"""Beside a commit, between the index's watermark and the topic's id with the offset."""
 _FROM_THE_BEGINNING = (
     "To read it from its beginning: stop all workers of the group, announce it (simhash-dedup index rewind), set the "
     "group's offsets, and start again"
@@ -135,8 +136,10 @@ class Session:
         with translated(self._settings):
             placed = self._placed(outgoing)
             self._check_topic(self._member.topic_id())
-            beside = f"{watermark}{_TOPIC}{self._topic}"
-            positions = {TopicPartition(*p): OffsetAndMetadata(offset, beside, -1) for p, offset in offsets.items()}
+            positions = {
+                TopicPartition(*p): OffsetAndMetadata(offset, f"{watermark}{_TOPIC}{self._topic} {offset}", -1)
+                for p, offset in offsets.items()
+            }
             self._transactions.commit(placed, positions, self._member.membership, on_step)
 
     def seek(self, positions: Mapping[Partition, int]) -> None:
@@ -229,9 +232,11 @@ class Session:
         """Go to a partition's committed offset, or where the settings say of a new group."""
         committed = self._committed(tp)
         if committed is not None:
-            watermark, _, topic = (committed.metadata or "").partition(_TOPIC)
-            self._check_topic(topic)
             position = committed.offset
+            watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
+            topic, _, at = beside.partition(" ")
+            if at == str(position):
+                self._check_topic(topic)
         else:
             position, watermark = self._edge(tp), ""
         self._consumer.seek(tp, position)
