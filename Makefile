@@ -5,8 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A venv is tied to its path: in a folder that was moved or renamed it is made anew.
 PLACE := $(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
+MADE := $(VENV)/.made-$(PLACE)
 STAMP := $(VENV)/.installed-$(PLACE)
+PACKAGES := $(VENV)/.packages-dev-$(PLACE)
 DEV_STAMP := $(VENV)/.installed-dev-$(PLACE)
+RUST := native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs)
+KERNEL := native/target/release/lib_native.so
 OUT ?= out
 # Four test processes, each with servers of its own, for many tests wait for these; a file's tests stay together, and the
 # files with the longest waits come first.
@@ -16,6 +20,9 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group
 
 # Processes that are started by the hundred are not to compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
+
+# What does not wait for another goes on beside it: pip has one processor, and the kernel, the servers and the lint the other.
+MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lock clean needs-python
@@ -37,7 +44,7 @@ unit: $(DEV_STAMP) ## the tests that need no server: seconds
 test: $(DEV_STAMP) servers check ## all checks and tests, on a real Kafka and a real Redis
 	$(BIN)/python -m pytest $(TESTS)
 
-check: $(DEV_STAMP) ## lint and types
+check: $(PACKAGES) ## lint and types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
@@ -80,14 +87,25 @@ needs-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, this is $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "venv is missing: apt-get install python3-venv"; exit 1; }
 
-$(STAMP): requirements.lock pyproject.toml setup.py Makefile | needs-python
-	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+$(MADE): | needs-python
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(STAMP): requirements.lock pyproject.toml setup.py Makefile | $(MADE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Installed a second time, with setuptools-rust at hand: where cargo is, this builds the native kernel.
-$(DEV_STAMP): $(STAMP) requirements-dev.lock $(wildcard native/Cargo.toml native/src/*.rs)
+$(PACKAGES): $(STAMP) requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+# As setuptools-rust will ask for it, which then finds it built: pip has enough to do meanwhile.
+$(KERNEL): $(RUST) | $(MADE)
+	-if command -v cargo >/dev/null; then PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 cargo rustc --quiet \
+		--lib --manifest-path native/Cargo.toml --release --features pyo3/extension-module --crate-type cdylib; fi
+
+# Installed a second time, with setuptools-rust at hand: where cargo is, the native kernel comes with it.
+$(DEV_STAMP): $(PACKAGES) $(RUST) | $(KERNEL)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
