@@ -2,8 +2,10 @@
 known."""
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
+import msgspec
 import pytest
 
 from simhash.index import Duplicate, Partition, Retention, Unique
@@ -191,6 +193,49 @@ def test_ten_thousand_decisions_of_a_partition_are_forgotten_once_they_are_commi
         assert index.mark(other) == 10_000
     assert client.hgetall(journal) == {b"mark": b"10000"}
     assert check(index.inside, lambda _: None).violations == []
+
+
+def decisions(client, name):
+    """In all journals of the index: the entries of each are its mark, where its trimming stands, and decisions."""
+    keys = client.keys(f"{{{name}}}:j:*")
+    return sum(len(field) == 6 for key in keys for field in client.hkeys(key))
+
+
+def test_a_call_takes_as_long_for_a_topic_of_hundreds_of_partitions_as_for_one_of_ten(client, name, monkeypatch):
+    """It names those of its pages, and eight of the others: with one page at a time each has its turn."""
+    named = []
+    send = Line.send
+
+    def sent(line, arguments):
+        named.append(len(msgspec.json.decode(arguments[2])["partitions"]))
+        send(line, arguments)
+
+    monkeypatch.setattr(Line, "send", sent)
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    topic = [Partition("pages", n) for n in range(300)]
+    index.check_and_insert([entry(n, n << 30, partition=p) for n, p in enumerate(topic)], dict.fromkeys(topic, 0))
+    assert decisions(client, name) == 300
+    committed = {p: n + 1 for n, p in enumerate(topic)}
+    for n in range(300 // 8 + 1):
+        index.check_and_insert([entry(1000 + n, 1 << 60 | n << 8, partition=topic[0])], committed)
+    assert max(named) <= 32 + 8
+    assert [index.mark(p) for p in topic] == [*committed.values()]
+    assert check(index.inside, lambda _: None).violations == []
+
+
+def test_a_call_forgets_a_thousand_decisions_at_most_in_however_many_journals(client, name):
+    index = open_index(client, name, {}, relation(design("4")), 10_000)
+    topic = [Partition("pages", n) for n in range(7)]
+    index.check_and_insert([entry(n, n << 30, partition=topic[n // 400]) for n in range(2800)], {})
+    committed = {p: 400 * n for n, p in enumerate(topic, 1)}
+    left = [decisions(client, name)]
+    for n in range(9):
+        index.check_and_insert([entry(2800 + n, 1 << 60 | n << 8, partition=topic[-1])], committed)
+        left.append(decisions(client, name))
+    assert left[0] == 2800
+    assert all(before - after <= 1000 for before, after in pairwise(left))
+    assert left[-1] == 9
+    assert [index.mark(p) for p in topic] == [*committed.values()]
 
 
 def test_what_is_left_of_a_journal_is_forgotten_after_a_rewind_too(client, name):

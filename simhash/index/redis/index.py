@@ -56,6 +56,8 @@ FIRST_PAGES = 8
 CALL_WORK = 1600
 """Work after which the script leaves the rest of a call to the next one, about 2 ms, 6 on a machine at its slowest: a
 page is 50, a candidate 1 to 4."""
+MARKS_PER_CALL = 8
+"""Partitions whose marks a call moves, and whose journals it trims, besides those of its pages: all of them in turn."""
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
 
@@ -112,6 +114,7 @@ class RedisIndex(TextIndex):
         self._clock = clock
         self._generation = generation
         self._beside: Beside | None = None
+        self._turn = 0
 
     @classmethod
     def open(
@@ -299,7 +302,8 @@ class RedisIndex(TextIndex):
         self, entries: Sequence[Entry], committed: Mapping[Partition, int], known: Known, answers: list[Answer]
     ) -> None:
         """Add the answers for the entries behind those that have one, call by call."""
-        of_call, numbers = self._call(committed, entries, known.generation)
+        of_call = self._call(entries, known.generation)
+        numbers = _numbered(committed, entries)
         coming = iter(range(len(answers), len(entries)))
         waiting: deque[_Packed] = deque()
 
@@ -317,7 +321,9 @@ class RedisIndex(TextIndex):
         with self._calls.line() as line:
             while waiting:
                 sent = list(islice(waiting, CALL_PAGES))
-                line.send(self._arguments(of_call, sent))
+                named = dict.fromkeys([*_partitions_of(sent), *self._in_turn(list(committed))])
+                rows = [(numbers[p], self._layout.journal(p), committed.get(p, -1)) for p in named]
+                line.send(self._arguments({**of_call, "partitions": rows}, sent))
                 # While the server works at this call: what the last one told, and the pages of the next.
                 answers += map(self._told, told, asked)
                 pack(len(sent) + CALL_PAGES)
@@ -340,29 +346,33 @@ class RedisIndex(TextIndex):
             self._tell(answer.decision)
         return answer
 
-    def _call(
-        self, committed: Mapping[Partition, int], entries: Sequence[Entry], base: str
-    ) -> tuple[dict[str, object], dict[Partition, int]]:
-        """What is alike in all calls of a batch, and the number by which its pages name each partition."""
-        wanted = dict.fromkeys([*committed, *(e.position.partition for e in entries if e.position)])
-        of_call: dict[str, object] = {
+    def _call(self, entries: Sequence[Entry], base: str) -> dict[str, object]:
+        """What is alike in all calls of a batch."""
+        return {
             "work": CALL_WORK,
             "epoch": self._safekeeping.expected(),
             "now_ms": self._clock() if self._clock else -1,
             "max_age_ms": _or_minus_one(self._retention.max_age_ms),
             "max_documents": _or_minus_one(self._retention.max_documents),
             "expire_per_page": EXPIRE_PER_PAGE,
-            "partitions": [(self._layout.journal(p), committed.get(p, -1)) for p in wanted],
             "base": base,
             "versions": all(entry.version is not None for entry in entries),
         }
-        return of_call, {partition: number for number, partition in enumerate(wanted, start=1)}
 
     def _arguments(self, of_call: Mapping[str, object], pages: Sequence[_Packed]) -> list[object]:
         decided = {number: page.known for number, page in enumerate(pages, start=1) if page.known}
         call = msgspec.json.encode({**of_call, "decided": list(decided)})
         versions = [page.version for page in pages if page.version is not None]
         return ["judge", self._generation, call, *(page.argument for page in pages), *decided.values(), *versions]
+
+    def _in_turn(self, partitions: Sequence[Partition]) -> Sequence[Partition]:
+        """Some of these, others with each call: what a call takes does not grow with the partitions of a topic."""
+        starts = range(0, len(partitions), MARKS_PER_CALL)
+        if not starts:
+            return ()
+        self._turn = (self._turn + 1) % len(starts)
+        start = starts[self._turn]
+        return partitions[start : start + MARKS_PER_CALL]
 
     def _version(self, entry: Entry) -> bytes:
         """The version of a page, and where it goes, as the script takes it."""
@@ -396,6 +406,16 @@ class RedisIndex(TextIndex):
             raise IndexMismatch(f"the index is judged beside base {error}: name it by the setting `base`") from error
         with translated():
             self._beside.follow()
+
+
+def _numbered(committed: Iterable[Partition], entries: Iterable[Entry]) -> dict[Partition, int]:
+    """By which number the pages of a batch name their partition; 0 is none."""
+    all_of_batch = dict.fromkeys([*committed, *(entry.position.partition for entry in entries if entry.position)])
+    return {partition: number for number, partition in enumerate(all_of_batch, start=1)}
+
+
+def _partitions_of(pages: Iterable[_Packed]) -> list[Partition]:
+    return [page.entry.position.partition for page in pages if page.entry.position]
 
 
 def _or_minus_one(value: int | None) -> int:

@@ -403,8 +403,9 @@ end
 -- judge: a batch of pages, in order; those that match nothing are stored.
 --
 -- ARGV[3]   call: JSON {work, epoch, now_ms, max_age_ms, max_documents (each -1: none), expire_per_page, partitions, base,
---           decided}; each partition [journal key, committed offset or -1]; base: the generation of the base, '': none;
---           decided: numbers of the pages (from 1) that are known from it; versions: whether there are some
+--           decided}; each partition [number, journal key, committed offset or -1], those of the pages and some of
+--           the others; base: the generation of the base, '': none; decided: numbers of the pages (from 1) that are known from
+--           it; versions: whether there are some
 -- ARGV[4..] pages: kind 'f' (has a fingerprint) or 'd' (digest only), partition (2 bytes; 0: no journal), offset (6),
 --           observation (16), body (behind 2 bytes of length), then
 --           'f': for each table key and field; for each table the rest; for each band key and field (dashes: no band)
@@ -661,7 +662,8 @@ end
 
 -- Journals -------------------------------------------------------------------------------------------------------
 
-local FEW_DECISIONS, OFFSETS_PER_CALL = 500, 1000
+local FEW_DECISIONS = 500
+local offsets_left = 1000   -- for all journals of a call
 
 local function forget_fields(key, fields)
   for at = 1, #fields, AT_ONCE do call('HDEL', key, unpack(fields, at, math.min(at + AT_ONCE - 1, #fields))) end
@@ -670,13 +672,15 @@ end
 -- Forget decisions below the mark, from offset `from` on: all of them where there are few; else those of some offsets, and
 -- 'trimmed' says where the next call goes on.
 local function trim(key, from, mark)
-  local fields, upto = {}, mark
-  if call('HLEN', key) <= FEW_DECISIONS then
+  local fields, upto, size = {}, mark, call('HLEN', key)
+  if size <= math.min(FEW_DECISIONS, offsets_left) then
+    offsets_left = offsets_left - size
     for _, field in ipairs(call('HKEYS', key)) do
       if #field == 6 and unpack_struct('>I6', field) < mark then fields[#fields + 1] = field end
     end
   else
-    upto = math.min(mark, from + OFFSETS_PER_CALL)
+    upto = math.min(mark, from + offsets_left)
+    offsets_left = offsets_left - (upto - from)
     for offset = from, upto - 1 do fields[#fields + 1] = pack('>I6', offset) end
   end
   forget_fields(key, fields)
@@ -684,7 +688,7 @@ local function trim(key, from, mark)
 end
 
 local function open_partition(row)
-  local key, committed = row[1], row[2]
+  local key, committed = row[2], row[3]
   local stored = call('HMGET', key, 'mark', 'trimmed')
   local mark, trimmed = tonumber(stored[1] or '-1'), tonumber(stored[2] or nil)
   return {key = key, committed = committed, before = mark, trimmed = trimmed, mark = math.max(mark, committed), pages = {}, undecided = {}}
@@ -704,9 +708,9 @@ local function move_mark(partition)
 end
 
 -- Sort the pages by partition; an error when one of them is below its partition's mark.
-local function sort_pages(partitions, pages)
+local function sort_pages(numbered, pages)
   for _, page in ipairs(pages) do
-    local partition = partitions[page.partition]
+    local partition = numbered[page.partition]
     if partition then
       if unpack_struct('>I6', page.offset) < partition.mark then
         return redis.error_reply('STALE ' .. partition.key .. ' ' .. text_of[partition.mark])
@@ -768,7 +772,7 @@ end
 local function judge()
   local refused = refusal()
   if refused then return refused end
-  local pages, partitions, answers = {}, {}, {}
+  local pages, partitions, numbered, answers = {}, {}, {}, {}
   local last_page = #ARGV - #asked.decided
   if asked.versions then last_page = FIRST + (last_page - FIRST) / 2 end
   local last_decided = last_page + #asked.decided
@@ -780,8 +784,11 @@ local function judge()
       answer = nil}
   end
   for i, number in ipairs(asked.decided) do pages[number].decided = ARGV[last_page + i] end
-  for i, row in ipairs(asked.partitions) do partitions[i] = open_partition(row) end
-  local stale = sort_pages(partitions, pages)
+  for i, row in ipairs(asked.partitions) do
+    partitions[i] = open_partition(row)
+    numbered[row[1]] = partitions[i]
+  end
+  local stale = sort_pages(numbered, pages)
   for _, partition in ipairs(partitions) do move_mark(partition) end
   if stale then return stale end
   for _, partition in ipairs(partitions) do read_journal(partition) end
