@@ -20,7 +20,7 @@ that is gained during a pause is paused with the others, before anything of it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ from kafka import ConsumerGroupMetadata, KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
+
+from worker.stream.kafka.connect import positions
 
 _REASONS = {
     MemberState.UNJOINED: "it is in no group yet: the group's coordinator does not answer, or has put it out",
@@ -110,6 +112,7 @@ class Member:
         # No public way leads there, so it is looked up now: another version of the client fails at the start.
         self._ask_to_join = self.consumer._coordinator.request_rejoin
         self._ids_of_topics, self._topic = self.consumer._cluster.topic_id, topic
+        positions(self.consumer)
         self.consumer.subscribe([topic], listener=self._rebalances)
 
     def topic_id(self) -> str:
@@ -133,10 +136,11 @@ class Member:
         self.owned -= lost
         return Moved(sorted(assigned - self.owned) if self._pinned else [], frozenset(lost))
 
-    def taken(self, tp: TopicPartition) -> None:
-        """Its records are read from now on."""
-        self.owned.add(tp)
-        self._resume()
+    def taken(self, gained: Collection[TopicPartition]) -> None:
+        """Their records are read from now on."""
+        self.owned.update(gained)
+        if gained:
+            self._resume()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

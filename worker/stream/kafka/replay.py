@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from worker.errors import BrokerError
 from worker.records.passing import RawRecord, Received, Source
 from worker.settings import Settings
-from worker.stream.kafka.connect import admin_client, client_options, translated
+from worker.stream.kafka.connect import admin_client, client_options, positions, translated
 from worker.stream.kafka.topics import existing
 
 POLL_MS = 500
@@ -100,17 +100,23 @@ def _reading(settings: Settings, topic: str) -> Iterator[tuple[Any, int]]:
 def _to_the_end(
     consumer: Any, topic: str, partitions: int, whole: bool, begins: Mapping[int, int]
 ) -> Iterator[Received]:
-    left = [TopicPartition(topic, number) for number in range(partitions)]
-    consumer.assign(left)
-    firsts = consumer.beginning_offsets(left)
+    read = [TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(read)
+    firsts = consumer.beginning_offsets(read)
     if whole:
         _refuse_cut(topic, firsts)
     for tp, first in firsts.items():
         consumer.seek(tp, max(first, begins.get(tp.partition, 0)))
-    ends = consumer.end_offsets(left)
-    while left := [tp for tp in left if consumer.position(tp) < ends[tp]]:
+    ends = consumer.end_offsets(read)
+    while _is_below(consumer, ends):
         for tp, rows in consumer.poll(POLL_MS, max_records=AT_ONCE).items():
             yield from (_received(row) for row in rows if row.offset < ends[tp])
+
+
+def _is_below(consumer: Any, ends: Mapping[TopicPartition, int]) -> bool:
+    """Whether something is left to be read of one of them."""
+    now = positions(consumer)
+    return any(now.get(tp, 0) < end for tp, end in ends.items())
 
 
 def _refuse_cut(topic: str, begins: dict[TopicPartition, int]) -> None:

@@ -25,7 +25,7 @@ from simhash.index import Partition
 from worker.errors import PositionRewound
 from worker.records.passing import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
-from worker.stream.kafka.connect import UNREACHABLE, client_options, translated
+from worker.stream.kafka.connect import UNREACHABLE, client_options, positions, translated
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import largest_messages
@@ -136,11 +136,11 @@ class Session:
         with translated(self._settings):
             placed = self._placed(outgoing)
             self._check_topic(self._member.topic_id())
-            positions = {
+            following = {
                 TopicPartition(*p): OffsetAndMetadata(offset, f"{watermark}{_TOPIC}{self._topic} {offset}", -1)
                 for p, offset in offsets.items()
             }
-            self._transactions.commit(placed, positions, self._member.membership, on_step)
+            self._transactions.commit(placed, following, self._member.membership, on_step)
 
     def seek(self, positions: Mapping[Partition, int]) -> None:
         """Read again from `positions`, where the partition is still ours."""
@@ -170,12 +170,12 @@ class Session:
                 some = sorted(self._member.owned) or [TopicPartition(self._settings.input_topic, 0)]
                 ends = self._consumer.end_offsets(some, timeout_ms=ANSWER_MS)
         found: dict[Partition, int] = {}
-        for tp in self._member.owned:
-            # A position in doubt (its leader has changed) is asked for by the next poll: here nobody waits for brokers.
-            with suppress(errors.KafkaError):
-                end, position = ends.get(tp, self._consumer.highwater(tp)), self._consumer.position(tp, timeout_ms=0)
-                if end is not None and position is not None:
-                    found[Partition(*tp)] = max(0, end - position)
+        now = positions(self._consumer)
+        for tp in self._member.owned & now.keys():
+            with suppress(errors.KafkaError):  # it is lost since
+                end = ends.get(tp, self._consumer.highwater(tp))
+                if end is not None:
+                    found[Partition(*tp)] = max(0, end - now[tp])
         return found
 
     def waits_for(self) -> str:
@@ -225,7 +225,7 @@ class Session:
                 begun.append(self._begun(tp))
             except errors.KafkaTimeoutError:
                 break
-            self._member.taken(tp)
+        self._member.taken([TopicPartition(*each.partition) for each in begun])
         return begun
 
     def _begun(self, tp: TopicPartition) -> Assigned:
