@@ -124,11 +124,11 @@ class Server(ABC):
         """Let a frozen server go on (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
-    def log_tail(self, lines: int = 15) -> str:
-        """The end of its log."""
+    def log_tail(self, lines: int = 15, characters: int = 500) -> str:
+        """The end of its log. Kafka names thousands of partitions in one line."""
         if not self.log_file.exists():
             return "(no log)"
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(line[:characters] for line in self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
     def _already_running(self) -> bool:
         record = self._read_record()
