@@ -14,7 +14,7 @@ def configure(level: str, form: str, whose: str = "") -> None:
         whose: of several processes that write there, the one whose lines these are.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines(form, whose))
+    handler.setFormatter(_LogLines(form, whose))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
@@ -22,7 +22,7 @@ def configure(level: str, form: str, whose: str = "") -> None:
     logging.getLogger("kafka").setLevel("INFO" if level == "debug" else "CRITICAL")
 
 
-class _Lines(logging.Formatter):
+class _LogLines(logging.Formatter):
     """structlog's lines. It is loaded for the first one: most commands write none, and it is a sixth of their start."""
 
     def __init__(self, form: str, whose: str) -> None:
