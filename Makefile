@@ -21,9 +21,6 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group
 # Processes that are started by the hundred are not to compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What does not wait for another goes on beside it: pip has one processor, and the kernel, the servers and the lint the other.
-MAKEFLAGS += --jobs=2
-
 .DEFAULT_GOAL := help
 .PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lock clean needs-python
 
@@ -41,7 +38,8 @@ stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, 
 unit: $(DEV_STAMP) ## the tests that need no server: seconds
 	$(BIN)/python -m pytest $(TESTS) tests/unit
 
-test: $(DEV_STAMP) servers check ## all checks and tests, on a real Kafka and a real Redis
+test: ## all checks and tests, on a real Kafka and a real Redis
+	@$(MAKE) --no-print-directory --jobs=2 $(DEV_STAMP) servers check
 	$(BIN)/python -m pytest $(TESTS)
 
 check: $(PACKAGES) ## lint and types
