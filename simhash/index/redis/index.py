@@ -303,7 +303,7 @@ class RedisIndex(TextIndex):
     ) -> None:
         """Add the answers for the entries behind those that have one, call by call."""
         of_call = self._call(entries, known.generation)
-        numbers = _numbered(committed, entries)
+        numbers, ours = _numbered(committed, entries), list(committed)
         coming = iter(range(len(answers), len(entries)))
         waiting: deque[_Packed] = deque()
 
@@ -321,7 +321,7 @@ class RedisIndex(TextIndex):
         with self._calls.line() as line:
             while waiting:
                 sent = list(islice(waiting, CALL_PAGES))
-                named = dict.fromkeys([*_partitions_of(sent), *self._in_turn(list(committed))])
+                named = dict.fromkeys([*_partitions_of(sent), *self._in_turn(ours)])
                 rows = [(numbers[p], self._layout.journal(p), committed.get(p, -1)) for p in named]
                 line.send(self._arguments({**of_call, "partitions": rows}, sent))
                 # While the server works at this call: what the last one told, and the pages of the next.
