@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
+from kafka import KafkaProducer
 
 from benchmarks.samples import page_values, read_pages
 from tests.numpy_only import IN_NUMPY
 from tests.processes import descendants
-from tests.stream import Stream, until, working
+from tests.stream import ERRORS, Stream, json_page, until, working
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Prepared, Recipe
 from worker.records.page import Limits
@@ -103,3 +105,31 @@ def test_a_worker_stays_below_250_mb_whatever_comes(stream):
         until(lambda: largest(worker.process.pid, "VmRSS") < 0.6 * MOST_RESIDENT, "memory is given back", 20)
         assert worker.stop()[0] == 0
     assert len(stream.verdicts()) == len(records)
+
+
+def test_it_does_however_much_its_records_are_when_they_are_unpacked(stream):
+    """Some kB on their way, read in one fetch: 30 records of 9 MiB, and one of 80."""
+    stream.settings["batch_pages"] = "200"
+    sizes = [9 * MIB] * 20 + [80 * MIB] + [9 * MIB] * 10
+    servers = stream.bootstrap_servers
+    producer = KafkaProducer(bootstrap_servers=servers, compression_type="zstd", max_request_size=1 << 30)
+    for size in sizes:
+        producer.send(stream.input_topic, key=b"large", value=b" " * size, headers=[("kept", b"1")]).get(60)
+    producer.send(stream.input_topic, value=json_page(1, "behind them stands a page " * 9)[1]).get(60)
+    producer.close()
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(len(sizes) + 1)
+        highest = {pid: memory(pid, "VmHWM") for pid in (worker.process.pid, *descendants(worker.process.pid))}
+        assert worker.stop()[0] == 0
+    assert max(highest.values()) < MOST_RESIDENT, highest
+    assert [verdict["id"] for verdict in stream.verdicts()] == ["1"]
+    letters = stream.committed(stream.dead_letter_topic)
+    assert [int(dict(row.headers)[ERRORS + "offset"]) for row in letters] == [*range(len(sizes))]
+    letter = letters[20]
+    assert letter.key == b"large"
+    assert letter.value == f"{80 * MIB} bytes, xxh3_128 {xxhash.xxh3_128_hexdigest(b' ' * 80 * MIB)}".encode()
+    headers = dict(letter.headers)
+    assert (headers["kept"], headers[ERRORS + "value"]) == (b"1", b"digest")
+    assert b"83,886,080 bytes, far more than max_page_bytes" in headers[ERRORS + "exception.message"]
+    stream.check()

@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import MemberToRemove, OffsetSpec
 from kafka.partitioner.default import murmur2
+from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatch
 
 from simhash.index import Partition
@@ -307,6 +308,17 @@ def test_a_header_name_that_is_no_text_stops_nothing(kafka_server, redis_server,
         session.close()
     assert received.record.value == json_page(0, "a page")[1]
     assert received.headers == [("one", b"1"), ("\\xffname", b"2")]
+
+
+def test_nor_does_it_where_a_topic_is_read_again(kafka_server, redis_server, name, monkeypatch):
+    """By `verify`, of which the client has read nothing yet."""
+    monkeypatch.setattr(memory_records, "DefaultRecordBatch", DefaultRecordBatch)
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    stream.send([json_page(0, "a page")], headers=[(NotText("two"), b"2")])
+    assert [received.headers for received in replayed(settings_of(stream), stream.input_topic)] == [
+        [("\\xffname", b"2")]
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import xxhash
 
 from worker.judging.judge import Rejected
-from worker.records.passing import Headers, Outgoing, Received
+from worker.records.passing import Headers, Outgoing, Received, Unread
 
 PREFIX = "__connect.errors."
 REPLAYS = "simhash-dedup.replays"
@@ -92,17 +92,20 @@ def dead_letter(
     """
     reasons = _reasons(rejection)
     kept = [header for header in headers if not header[0].startswith(PREFIX)]
-    whole = Outgoing(topic, key, value, kept + reasons, rejection.source.partition)
+    dropped = [(PREFIX + "headers", b"dropped")] if kept else []
+
+    def letter(key: bytes | None, value: bytes | None, headers: Headers) -> Outgoing:
+        said = _said("value", value) + _said("key", key)
+        return Outgoing(topic, _plain(key), _plain(value), headers + reasons + said, rejection.source.partition)
+
     if key is None and value is None:
         # The client cannot send a record with neither; the letter says what it was.
-        return whole._replace(value=b"", headers=[*whole.headers, (PREFIX + "value", b"null")])
-    without_value = whole._replace(value=_digest(value), headers=[*whole.headers, *_said("value", value)])
-    dropped = [(PREFIX + "headers", b"dropped")] if kept else []
-    without_headers = without_value._replace(headers=dropped + reasons + _said("value", value))
-    for letter in (whole, without_value, without_headers):
-        if record_size(letter.key, letter.value, letter.headers) <= limit:
-            return letter
-    return without_headers._replace(key=_digest(key), headers=[*without_headers.headers, *_said("key", key)])
+        whole = letter(None, b"", kept)
+        return whole._replace(headers=[*whole.headers, (PREFIX + "value", b"null")])
+    for found in (letter(key, value, kept), letter(key, _digest(value), kept), letter(key, _digest(value), dropped)):
+        if record_size(found.key, found.value, found.headers) <= limit:
+            return found
+    return letter(_digest(key), _digest(value), dropped)
 
 
 def read_letter(received: Received) -> Letter | None:
@@ -142,8 +145,13 @@ def _replays(said: str) -> int:
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else 0
 
 
+def _plain(data: bytes | None) -> bytes | None:
+    """As the client takes it, which looks at the type."""
+    return None if data is None else bytes(data)
+
+
 def _said(what: str, data: bytes | None) -> Headers:
-    return [] if _digest(data) == data else [(f"{PREFIX}{what}", b"digest")]
+    return [(f"{PREFIX}{what}", b"digest")] if isinstance(data, Unread) else []
 
 
 def _reasons(rejection: Rejected) -> Headers:
@@ -162,7 +170,7 @@ def _digest(data: bytes | None) -> bytes | None:
     """What stands for bytes that are too many: their number and digest."""
     if data is None or len(data) <= RECORD_OVERHEAD_BYTES:
         return data
-    return f"{len(data)} bytes, xxh3_128 {xxhash.xxh3_128_hexdigest(data)}".encode()
+    return Unread.of(len(data), xxhash.xxh3_128(data))
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -18,7 +18,7 @@ import xxhash
 
 from simhash.errors import PageError
 from simhash.native import is_utf8
-from worker.records.passing import Page, RawRecord, Source
+from worker.records.passing import Page, RawRecord, Source, Unread, size_of
 
 PageFormat = Literal["json", "html"]
 MAX_URL_BYTES = 32 << 10
@@ -91,8 +91,11 @@ def decode_page(key: bytes | None, value: bytes | None, page_format: PageFormat,
     """
     if value is None:
         raise _refused("the record has no value (a tombstone)")
-    if key is not None and len(key) > limits.key:
-        raise _refused(f"the key has {len(key):,} bytes, more than max_key_bytes = {limits.key:,}")
+    if (size := size_of(key)) > limits.key:
+        raise _refused(f"the key has {size:,} bytes, more than max_key_bytes = {limits.key:,}")
+    if isinstance(value, Unread):
+        size = size_of(value)
+        raise _refused(f"the record has {size:,} bytes, far more than max_page_bytes = {limits.page:,}")
     return checked(_from_json(value, limits) if page_format == "json" else _from_raw(key, value), limits)
 
 

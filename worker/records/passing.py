@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import xxhash
+
 Headers = list[tuple[str, bytes]]
 
 
@@ -15,6 +17,22 @@ class Source(NamedTuple):
     partition: int
     offset: int
     timestamp: int | None
+
+
+class Unread(bytes):
+    """What stands for bytes that are too many to be kept or sent: their number and digest, as people read it."""
+
+    @classmethod
+    def of(cls, size: int, digest: xxhash.xxh3_128) -> Unread:
+        """That of so many bytes."""
+        return cls(f"{size} bytes, xxh3_128 {digest.hexdigest()}".encode())
+
+
+def size_of(data: bytes | None) -> int:
+    """How many bytes a key, a value or a header has, or had."""
+    if isinstance(data, Unread):
+        return int(data.split()[0])
+    return len(data or b"")
 
 
 @dataclass(frozen=True)

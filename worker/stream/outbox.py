@@ -13,7 +13,7 @@ from simhash.errors import PageError
 from worker.judging.fingerprinters import Outcome
 from worker.judging.judge import Judged, Prepared, Rejected, rejected
 from worker.records.dead_letter import dead_letter, record_size
-from worker.records.passing import Outgoing, Received
+from worker.records.passing import Outgoing, Received, size_of
 from worker.records.verdict import encode
 from worker.settings import Settings
 
@@ -29,7 +29,7 @@ class Outbox:
         """The outcome itself, or its rejection when what would be sent for it does not fit."""
         if isinstance(outcome, Rejected):
             return outcome
-        size = sum(len(name.encode()) + len(value) for name, value in received.headers)
+        size = sum(len(name.encode()) + size_of(value) for name, value in received.headers)
         if size > (allowed := self._settings.max_header_bytes):
             return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
         topic = self._settings.unique_topic

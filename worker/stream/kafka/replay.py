@@ -12,10 +12,13 @@ from worker.errors import BrokerError
 from worker.records.passing import RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, client_options, positions, translated
+from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import existing
+from worker.stream.kafka.unpacking import BoundedPolls
 
 POLL_MS = 500
 AT_ONCE = 5000
+AT_ONCE_BYTES = 8 << 20
 FOR_EVER_MS = 1 << 62
 FROM_THE_FIRST: Mapping[int, int] = {}
 
@@ -83,6 +86,7 @@ def _reading(settings: Settings, topic: str) -> Iterator[tuple[Any, int]]:
         partitions = existing(admin, [topic]).get(topic)
     if not partitions:
         raise BrokerError(f"topic {topic} does not exist")
+    be_tolerant()
     with translated(settings):
         consumer = KafkaConsumer(
             **client_options(settings),
@@ -108,8 +112,9 @@ def _to_the_end(
     for tp, first in firsts.items():
         consumer.seek(tp, max(first, begins.get(tp.partition, 0)))
     ends = consumer.end_offsets(read)
+    polls = BoundedPolls(consumer, AT_ONCE_BYTES)
     while _is_below(consumer, ends):
-        for tp, rows in consumer.poll(POLL_MS, max_records=AT_ONCE).items():
+        for tp, rows in polls.poll(POLL_MS, AT_ONCE).items():
             yield from (_received(row) for row in rows if row.offset < ends[tp])
 
 

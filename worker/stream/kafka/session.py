@@ -23,6 +23,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 
 from simhash.index import Partition
 from worker.errors import PositionRewound
+from worker.records.page import largest_record
 from worker.records.passing import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, positions, translated
@@ -30,6 +31,7 @@ from worker.stream.kafka.member import Member
 from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
+from worker.stream.kafka.unpacking import BoundedPolls
 
 FETCH_BYTES = 4 << 20
 """Of one partition or of all: several batches of usual pages, for the fingerprinters must not wait for the next fetch.
@@ -87,11 +89,12 @@ class Session:
     def __init__(self, settings: Settings, transactional_id: str) -> None:
         self._settings = settings
         self.largest = largest_messages(settings)
-        be_tolerant()
+        be_tolerant(largest_record(settings.max_page_bytes))
         with translated(settings):
             self._transactions = Transactions(settings, transactional_id, self.largest)
             try:
                 self._member = Member(_consumer_options(settings), settings.input_topic)
+                self._polls = BoundedPolls(self._member.consumer, settings.batch_bytes)
             except BaseException:
                 self._transactions.close()
                 raise
@@ -202,7 +205,7 @@ class Session:
 
     def _poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         try:
-            found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms, max_records=max_records)
+            found: dict[TopicPartition, list[Any]] = self._polls.poll(timeout_ms, max_records)
         except errors.NoOffsetForPartitionError:
             return {}  # partitions without a committed offset: _begin gives them one
         except UNREACHABLE:

@@ -7,14 +7,15 @@ the one that is installed (pyproject.toml pins it) still reads through ours is t
 
 from __future__ import annotations
 
+import sys
 from typing import Any, SupportsIndex
 
 import kafka
 import kafka.errors as errors
 from kafka.record import memory_records
-from kafka.record.default_records import DefaultRecordBatch
 
 from worker.errors import BrokerError
+from worker.stream.kafka.unpacking import UnpackedBatch
 
 
 class _Name(bytearray):
@@ -30,10 +31,8 @@ class _Records(bytearray):
         return _Name(found) if isinstance(found, bytearray) else found
 
 
-class TolerantBatch(DefaultRecordBatch):  # type: ignore[misc]
-    """The client's own record batch, which reads a record again when a header's name is no UTF-8."""
-
-    _buffer: bytearray
+class TolerantBatch(UnpackedBatch):
+    """A record batch that reads a record again when a header's name is no UTF-8."""
 
     def _read_msg(self) -> Any:
         try:
@@ -50,13 +49,17 @@ class _NoText(str):
         return b"\xff"
 
 
-def be_tolerant() -> None:
+def be_tolerant(largest: int = sys.maxsize) -> None:
     """Have the client read by `TolerantBatch` from now on.
+
+    Args:
+        largest: keys, values and headers of more bytes are not kept (`Unread`).
 
     Raises:
         BrokerError: it does not; it is another version than this program was made for.
     """
     memory_records.DefaultRecordBatch = TolerantBatch
+    UnpackedBatch.largest = largest
     try:
         names = _read_back(_NoText())
     except (AttributeError, TypeError, errors.KafkaError) as error:
