@@ -338,6 +338,20 @@ def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, re
         Session(settings_of(stream), name)
 
 
+def test_a_refused_time_of_a_record_is_said_with_what_may_be_wrong(kafka_server, redis_server, name):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    configs = {"message.timestamp.before.max.ms": "0", "max.message.bytes": "2000000"}
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.create_topics({stream.verdict_topic: {"num_partitions": 1, "configs": configs}}, wait_for_metadata=True)
+    stream.create()
+    session = Session(settings_of(stream), name)
+    try:
+        with pytest.raises(SessionLost, match=r"Timestamp .* out of range.*this machine's clock is wrong"):
+            session.send([Outgoing(stream.verdict_topic, b"k", b"v", [], 0)], {}, lambda step: None)
+    finally:
+        session.close()
+
+
 def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, name):
     """The client would wait for it for ever, without a word, and would not be closed."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"transaction_timeout": "1s"})

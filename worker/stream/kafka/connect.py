@@ -30,6 +30,10 @@ UNREACHABLE = (
     errors.RequestTimedOutError,
 )
 _FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
+_OF_TIME = (
+    " (this machine's clock is wrong, or the topic takes too little: message.timestamp.before.max.ms, "
+    "message.timestamp.after.max.ms)"
+)
 _WRONG_LOGIN = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
@@ -172,5 +176,7 @@ def translated(settings: Settings) -> Iterator[None]:
         raise BatchAborted(f"the group moved on while a batch was under way: {error}") from error
     except errors.KafkaError as error:
         # Once a producer has failed, every further call says so in a general error that only quotes the first one.
-        fenced = any(name in f"{type(error).__name__} {error}" for name in _FENCES)
-        raise (Fenced if fenced else SessionLost)(f"{type(error).__name__}: {error}") from error
+        said = f"{type(error).__name__}: {error}"
+        fenced = any(name in said for name in _FENCES)
+        why = _OF_TIME if "Timestamp" in said else ""
+        raise (Fenced if fenced else SessionLost)(said + why) from error
