@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tracemalloc
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from simhash.signature.profiles import DEFAULT
 from tests.redis.test_files import LIMITS, PAGES, bench_of, lines, run, written
@@ -147,6 +149,20 @@ def test_a_quote_that_is_not_closed_is_a_broken_file(tmp_path):
     assert next(records).value == b'{"url":"http://x/1","text":"a"}'
     with pytest.raises(InputError, match="is a quote not closed"):
         next(records)
+
+
+def test_a_line_that_is_far_too_long_is_not_read_to_its_end(tmp_path):
+    """Of 300 MB that take 30 kB in the file."""
+    head = b'url,text\nhttp://x/1,a\nhttp://x/2,"'
+    (tmp_path / "p.csv.zst").write_bytes(zstandard.compress(head + b"x" * (300 << 20)))
+    records = open_input(str(tmp_path / "p.csv.zst"), 1000, spool=False).records()
+    assert next(records).value == b'{"url":"http://x/1","text":"a"}'
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"line 3 has more than 2,109,152 characters"):
+        next(records)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 32 << 20
 
 
 @pytest.mark.parametrize(("name", "write"), [("p.parquet", parquet), ("p.csv", csv_file)])

@@ -20,12 +20,24 @@ from worker.judging.judge import Rejected, rejected
 from worker.records.page import CONTENTS
 from worker.records.passing import RawRecord, Source
 
+MOST_IN_HEADER = 1 << 20
+"""Characters of the first line."""
 READ = ("url", "id", "fetched_at", "charset", "content_type")
 
 
 def dialect_of(name: str) -> dict[str, Any]:
     """How a file of this name separates its columns."""
     return {"delimiter": "\t" if ".tsv" in name.lower() else ",", "lineterminator": "\n"}
+
+
+def _lines(text: io.TextIOWrapper, most: int) -> Iterator[str]:
+    """The lines of a file; InputError: one has more characters, and may have gigabytes."""
+    number = 0
+    while line := text.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise InputError(f"line {number:,} has more than {most:,} characters")
+        yield line
 
 
 def text_of(stream: IO[bytes]) -> io.TextIOWrapper:
@@ -39,7 +51,7 @@ def header_of(stream: IO[bytes], name: str) -> list[str]:
     Raises:
         InputError: they hold no pages.
     """
-    found = next(csv.reader(text_of(stream), **dialect_of(name)), [])
+    found = next(csv.reader(_lines(text_of(stream), MOST_IN_HEADER), **dialect_of(name)), [])
     if "url" not in found or not set(CONTENTS) & set(found):
         said = ", ".join(found)[:200] or "is empty"
         raise InputError(f"its first line names no column url with one of {', '.join(CONTENTS)}, but {said!r}")
@@ -58,11 +70,11 @@ def pages_in_csv(
         keep: the records have their rows with them, all columns.
 
     Raises:
-        InputError: a field is longer, or its quotes are none of CSV.
+        InputError: a field is longer, or a line than two such, or its quotes are none of CSV.
     """
     csv.field_size_limit(largest)
     # Strictly: a quote that is not closed would swallow all that follows, without a word.
-    reader = csv.reader(text_of(stream), **dialect_of(name), strict=True)
+    reader = csv.reader(_lines(text_of(stream), 2 * largest), **dialect_of(name), strict=True)
     header = next(reader, [])
     try:
         for number, row in enumerate(reader):
