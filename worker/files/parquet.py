@@ -26,8 +26,8 @@ from worker.records.passing import Page, RawRecord, Source
 
 ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, UnicodeDecodeError, InputError)
 """What reading a broken file raises."""
-PAGE_ROWS = 256
-"""Pages read at once."""
+PAGE_ROWS = 32
+"""Pages read at once: of many MB each perhaps, though a dictionary has each of them once in the file."""
 NAMES = ("url", "id", "fetched_at", "charset", "content_type")
 AS_BYTES = ("html", "text")
 """The contents that need no decoding here."""
