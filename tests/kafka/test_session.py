@@ -25,7 +25,7 @@ from worker.errors import (
     PositionRewound,
     SessionLost,
 )
-from worker.records.passing import Outgoing
+from worker.records.passing import Outgoing, Unread, size_of
 from worker.settings import load
 from worker.stream.kafka import Session, Slot, connect, largest_messages
 from worker.stream.kafka.connect import translated
@@ -336,6 +336,32 @@ def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, re
     stream.create()
     with pytest.raises(BrokerError, match=f"max.message.bytes .* set it to {least} or more"):
         Session(settings_of(stream), name)
+
+
+def test_what_the_dead_letter_topic_takes_is_kept_whole(kafka_server, redis_server, name):
+    """Though no page can be so large; what it does not take is not held."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"max_page_bytes": "1000"})
+    configs = {"max.message.bytes": "5000000"}
+    with closing_admin(stream.bootstrap_servers) as admin:
+        topics = {stream.dead_letter_topic: {"num_partitions": 1, "configs": configs}}
+        admin.create_topics(topics, wait_for_metadata=True)
+    stream.create()
+    servers = stream.bootstrap_servers
+    producer = KafkaProducer(bootstrap_servers=servers, compression_type="zstd", max_request_size=1 << 30)
+    for size in (4_000_000, 6_000_000):
+        producer.send(stream.input_topic, value=b" " * size).get(30)
+    producer.close()
+    session = Session(settings_of(stream), name)
+    values = []
+    try:
+        until(
+            lambda: values.extend(each.record.value for each in session.poll(0.5, 10).received) or len(values) == 2,
+            "both records",
+        )
+    finally:
+        session.close()
+    assert values[0] == b" " * 4_000_000
+    assert (type(values[1]), size_of(values[1])) == (Unread, 6_000_000)
 
 
 def test_a_refused_time_of_a_record_is_said_with_what_may_be_wrong(kafka_server, redis_server, name):

@@ -89,7 +89,8 @@ class Session:
     def __init__(self, settings: Settings, transactional_id: str) -> None:
         self._settings = settings
         self.largest = largest_messages(settings)
-        be_tolerant(largest_record(settings.max_page_bytes))
+        # What the dead-letter topic takes is a letter as it came, however large it is.
+        be_tolerant(max(largest_record(settings.max_page_bytes), self.largest[settings.dead_letter_topic]))
         with translated(settings):
             self._transactions = Transactions(settings, transactional_id, self.largest)
             try:

@@ -3,7 +3,7 @@
 Pages of many MB may compress a thousandfold, and a fetch bring hundreds of them. The client unpacks a batch whole and
 holds it twice, and a poll brings as many records as it may, whatever they weigh. So its batches are exchanged for ours,
 which unpack what is read next and no more; a poll ends when its records weigh enough; and of a record that is larger
-than any page can be, the parts that are too large are not kept: a digest stands for each (`Unread`).
+than any page or dead letter can be, the parts that are too large are not kept: a digest stands for each (`Unread`).
 """
 
 from __future__ import annotations
