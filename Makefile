@@ -22,7 +22,7 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lock clean needs-python
+.PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lowest-test lock clean needs-python
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,14 +61,20 @@ wheel: $(DEV_STAMP) ## the source distribution, and the wheel made from it, into
 	rm -rf dist
 	$(BIN)/python -m uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-# An environment of the wheel alone; what the tests need besides, and the tests, come behind it on the path.
+# An environment of the built wheel; what the tests need besides, and the tests, come behind it on the path.
 WHEEL := $(OUT)/wheel
-wheel-test: wheel servers ## all tests, on the built wheel
+wheel-test lowest-test: wheel servers
 	$(BIN)/python -m venv --clear --without-pip $(WHEEL)
-	$(BIN)/python -m pip --disable-pip-version-check --python $(WHEEL) install --quiet --no-deps dist/*.whl
+	$(BIN)/python -m uv pip install --quiet --python $(WHEEL)/bin/python --no-deps dist/*.whl
+	$(if $(filter lowest-test,$@),$(BIN)/python -m uv pip install --quiet --python $(WHEEL)/bin/python --resolution lowest-direct $(LEAST))
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'), '$(CURDIR)', sep='\n')" > $$(echo $(WHEEL)/lib/python3*/site-packages)/tests.pth
 	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -c "import simhash._native; print(simhash._native.__file__)" | grep $(WHEEL)
 	PYTHONSAFEPATH=1 $(WHEEL)/bin/python -m pytest $(TESTS) --import-mode append
+
+wheel-test: ## all tests, on the built wheel
+lowest-test: ## the same, beside the least versions of other packages that pyproject.toml allows
+LEAST := --requirement pyproject.toml --extra worker --extra fast --extra plots --extra lcs --extra selectolax \
+	--extra trafilatura --extra remote --extra parquet
 
 lock: $(DEV_STAMP) ## renew the locked dependencies from pyproject.toml
 	$(BIN)/python -m uv pip compile $(LOCKING) --extra worker --output-file requirements.lock pyproject.toml
