@@ -17,6 +17,7 @@ from tests.kafka.test_transactions import answer, at, gain, seen, settings_of, t
 from tests.stream import Stream, json_page, until
 from worker.errors import BatchAborted
 from worker.stream.kafka import Session
+from worker.stream.kafka import session as session_module
 
 
 @pytest.fixture
@@ -212,6 +213,25 @@ def test_the_committed_offset_is_that_of_now(stream, member):
         session._consumer.committed(tp, timeout_ms=0)
     answer(session, stream, 0, 2)
     assert session._committed(tp).offset == 2
+
+
+def test_partitions_are_begun_though_each_answer_takes_longer_than_is_usual(stream, member, monkeypatch):
+    """As with a quota, or far away."""
+    first = member()
+    gain(first, stream)
+    answer(first, stream, 0, 2)
+    first.close()
+    monkeypatch.setattr(session_module, "ANSWER_MS", 0.1)
+    second, gained = member(), []
+    until(lambda: gained.extend(second.poll(0.1, 10).gained) or len(gained) == 2, "both are begun", pause=0)
+    assert {each.partition.number: each.position for each in gained} == {0: 2, 1: 0}
+
+
+def test_a_poll_ends_in_time_though_many_partitions_are_to_be_begun(stream, member, monkeypatch):
+    monkeypatch.setattr(session_module, "BEGIN_SECONDS", 0.0)
+    session, polls = member(), []
+    until(lambda: polls.append(session.poll(0.1, 10)) or sum(len(p.gained) for p in polls) == 2, "all are begun", pause=0)
+    assert max(len(polled.gained) for polled in polls) == 1
 
 
 def test_a_partition_of_which_a_transaction_is_open_is_taken_over_when_it_is_known_where_it_stands(stream, member):

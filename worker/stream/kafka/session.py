@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import kafka.errors as errors
 from kafka import OffsetAndMetadata, TopicPartition
@@ -33,6 +34,8 @@ from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
 from worker.stream.kafka.unpacking import BoundedPolls
 
+T = TypeVar("T")
+
 FETCH_BYTES = 4 << 20
 """Of one partition or of all: several batches of usual pages, for the fingerprinters must not wait for the next fetch.
 The client holds what it fetched many times over: of 8 MiB it made 300."""
@@ -40,10 +43,14 @@ CLOSE_SECONDS = 5
 JOIN_SECONDS = 5.0
 """How long a poll waits for the group to be put together, whatever its caller would wait for records."""
 JOINING_POLL_MS = 500
+BEGIN_SECONDS = 5.0
 UNREACHABLE_PAUSE_SECONDS = 0.1
 SHORTEST_POLL_MS = 1
 """So that an attempt to join that the client makes within a poll is seen when the poll ends."""
 ANSWER_MS = 1_000
+LONGEST_ANSWER_MS = 4_000
+"""A question to the brokers is waited for between these, by how long the last answers took: meanwhile nothing else is
+done, and where another's transaction is open there is none; but a broker far away, or with a quota, is always late."""
 REDIS_TRIES = 3
 _TOPIC = " topic "
 """Beside a commit, between the index's watermark and the topic's id with the offset."""
@@ -101,6 +108,7 @@ class Session:
                 raise
         self._consumer = self._member.consumer
         self._topic = ""
+        self._answer_ms = ANSWER_MS
 
     def poll(self, timeout: float, max_records: int) -> Polled:
         """Wait up to `timeout` seconds for at most `max_records` records; for longer while the group changes."""
@@ -171,7 +179,7 @@ class Session:
         if asking:
             with translated(self._settings):
                 some = sorted(self._member.owned) or [TopicPartition(self._settings.input_topic, 0)]
-                ends = self._consumer.end_offsets(some, timeout_ms=ANSWER_MS)
+                ends = self._ask(partial(self._consumer.end_offsets, some))
         found: dict[Partition, int] = {}
         now = positions(self._consumer)
         for tp in self._member.owned & now.keys():
@@ -220,10 +228,14 @@ class Session:
     def _begin(self, gained: Sequence[TopicPartition]) -> list[Assigned]:
         """Take over these partitions, each from its committed offset; what cannot be had now, after the next poll.
 
-        As long as another's transaction over a partition is open, the broker does not say where it stands.
+        As long as another's transaction over a partition is open, the broker does not say where it stands. And where
+        the brokers are slow, many partitions take longer than a member may take from one poll to the next.
         """
         begun: list[Assigned] = []
+        end = time.monotonic() + BEGIN_SECONDS
         for tp in gained:
+            if begun and time.monotonic() > end:
+                break
             try:
                 begun.append(self._begun(tp))
             except errors.KafkaTimeoutError:
@@ -251,9 +263,28 @@ class Session:
         The client keeps a question that was not waited for to its end, and gives its answer, however old it is by then,
         to whoever asks next. So it is asked twice.
         """
-        for _ in range(2):
-            committed: OffsetAndMetadata | None = self._consumer.committed(tp, metadata=True, timeout_ms=ANSWER_MS)
-        return committed
+
+        def asked_twice(timeout_ms: int) -> OffsetAndMetadata | None:
+            self._consumer.committed(tp, timeout_ms=timeout_ms)
+            return self._consumer.committed(tp, metadata=True, timeout_ms=timeout_ms)
+
+        return self._ask(asked_twice)
+
+    def _ask(self, question: Callable[..., T]) -> T:
+        """Ask the brokers, and learn how long to wait for the next answer; `question` takes that as `timeout_ms`.
+
+        Raises:
+            KafkaTimeoutError: no answer came in time.
+        """
+        begun = time.monotonic()
+        try:
+            answer = question(timeout_ms=self._answer_ms)
+        except errors.KafkaTimeoutError:
+            self._answer_ms = min(2 * self._answer_ms, LONGEST_ANSWER_MS)
+            raise
+        taken_ms = int(1000 * (time.monotonic() - begun))
+        self._answer_ms = max(ANSWER_MS, min(2 * taken_ms, LONGEST_ANSWER_MS))
+        return answer
 
     def _check_topic(self, told: str) -> None:
         """Hold an id of the topic, now or beside a commit, against the one that is read; empty: nobody knows it.
@@ -268,7 +299,7 @@ class Session:
     def _edge(self, tp: TopicPartition) -> int:
         earliest = self._settings.start == "earliest"
         ask = self._consumer.beginning_offsets if earliest else self._consumer.end_offsets
-        offset: int = ask([tp], timeout_ms=ANSWER_MS)[tp]
+        offset: int = self._ask(partial(ask, [tp]))[tp]
         return offset
 
     def _placed(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
