@@ -230,7 +230,7 @@ def test_partitions_are_begun_though_each_answer_takes_longer_than_is_usual(stre
 def test_a_poll_ends_in_time_though_many_partitions_are_to_be_begun(stream, member, monkeypatch):
     monkeypatch.setattr(session_module, "BEGIN_SECONDS", 0.0)
     session, polls = member(), []
-    until(lambda: polls.append(session.poll(0.1, 10)) or sum(len(p.gained) for p in polls) == 2, "all are begun", pause=0)
+    until(lambda: polls.append(session.poll(0.1, 10)) or sum(len(p.gained) for p in polls) == 2, "all begin", pause=0)
     assert max(len(polled.gained) for polled in polls) == 1
 
 
