@@ -48,6 +48,15 @@ def test_metrics_are_shown(get):
     assert "seen_total 1.0" in body
 
 
+def test_an_address_may_be_of_ipv6(status):
+    """One of IPv4 in the form of IPv6: `::1` is not there in every container."""
+    server = http.serve("[::ffff:127.0.0.1]:0", CollectorRegistry(), [status], healthy_within=300.0)
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/healthz", timeout=10) as answer:
+        assert answer.read() == b"ok\n"
+    server.shutdown()
+    server.server_close()
+
+
 def test_healthy_means_that_the_loop_makes_progress(get, status, monkeypatch):
     assert get("/healthz") == (200, "ok\n")
     monkeypatch.setattr(status, "stuck_for", lambda: 301.0)
