@@ -44,6 +44,7 @@ JOIN_SECONDS = 5.0
 """How long a poll waits for the group to be put together, whatever its caller would wait for records."""
 JOINING_POLL_MS = 500
 BEGIN_SECONDS = 5.0
+"""So long a poll begins partitions that were gained; the others of them are begun by the next one."""
 UNREACHABLE_PAUSE_SECONDS = 0.1
 SHORTEST_POLL_MS = 1
 """So that an attempt to join that the client makes within a poll is seen when the poll ends."""
@@ -51,6 +52,9 @@ ANSWER_MS = 1_000
 LONGEST_ANSWER_MS = 4_000
 """A question to the brokers is waited for between these, by how long the last answers took: meanwhile nothing else is
 done, and where another's transaction is open there is none; but a broker far away, or with a quota, is always late."""
+LONGER = 1.1
+"""So much longer it is waited for at the next time where none came: a transaction is open for seconds, a slow broker is
+slow for good."""
 REDIS_TRIES = 3
 _TOPIC = " topic "
 """Beside a commit, between the index's watermark and the topic's id with the offset."""
@@ -108,7 +112,7 @@ class Session:
                 raise
         self._consumer = self._member.consumer
         self._topic = ""
-        self._answer_ms = ANSWER_MS
+        self._answer_ms: float = ANSWER_MS
 
     def poll(self, timeout: float, max_records: int) -> Polled:
         """Wait up to `timeout` seconds for at most `max_records` records; for longer while the group changes."""
@@ -264,7 +268,7 @@ class Session:
         to whoever asks next. So it is asked twice.
         """
 
-        def asked_twice(timeout_ms: int) -> OffsetAndMetadata | None:
+        def asked_twice(timeout_ms: float) -> OffsetAndMetadata | None:
             self._consumer.committed(tp, timeout_ms=timeout_ms)
             return self._consumer.committed(tp, metadata=True, timeout_ms=timeout_ms)
 
@@ -280,10 +284,9 @@ class Session:
         try:
             answer = question(timeout_ms=self._answer_ms)
         except errors.KafkaTimeoutError:
-            self._answer_ms = min(2 * self._answer_ms, LONGEST_ANSWER_MS)
+            self._answer_ms = min(LONGER * self._answer_ms, LONGEST_ANSWER_MS)
             raise
-        taken_ms = int(1000 * (time.monotonic() - begun))
-        self._answer_ms = max(ANSWER_MS, min(2 * taken_ms, LONGEST_ANSWER_MS))
+        self._answer_ms = max(ANSWER_MS, min(2000 * (time.monotonic() - begun), LONGEST_ANSWER_MS))
         return answer
 
     def _check_topic(self, told: str) -> None:
