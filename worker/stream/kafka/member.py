@@ -167,7 +167,7 @@ class Member:
     def waits_for(self) -> str:
         """Why there is no partition for this member, for its log."""
         if self.consumer.assignment():
-            return "another worker's transaction over its partitions is open: the broker does not say where they stand"
+            return "the brokers do not tell the offsets of its partitions: they are slow, or a transaction is open"
         return _REASONS[self.consumer.group_metadata().state]
 
     def membership(self) -> ConsumerGroupMetadata:
