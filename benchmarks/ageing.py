@@ -34,10 +34,9 @@ from simhash.relation.tables import design
 from simhash.signature.profiles import DEFAULT
 from tests.servers import running_redis
 from worker.ageing.segments import BLOCK_KEYS, Ageing
-from worker.counts import count_of
 from worker.index.ageing import ArchiveBase
 from worker.index.stores import connect, opened_archive
-from worker.settings import load
+from worker.settings import count_of, load
 from worker.stream.supervisor import AGEING_NICENESS
 
 SHARES = (0.6, 0.15, 0.15, 0.04, 0.04, 0.01, 0.01)

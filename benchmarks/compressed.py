@@ -23,8 +23,7 @@ from benchmarks.meter import Stopwatch, percentile
 from benchmarks.report import Ratio, Report
 from simhash.archive import TableSet
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.blocks import BlockCode, gap_counts
-from simhash.archive.format.huffman import canonical, code_lengths
+from simhash.archive.format.blocks import BlockCode, canonical, code_lengths, gap_counts
 from simhash.archive.format.table_file import BLOCK_KEYS
 
 NAME = "compressed"

@@ -31,7 +31,7 @@ from benchmarks import peers
 from benchmarks.samples import read_pages
 from simhash import MemoryIndex, main_text
 from simhash.signature.profiles import DEFAULT
-from worker.hosts.all_hosts import Hosts
+from worker.hosts import Hosts
 from worker.judging.judge import Recipe, Rejected, judge, prepare
 from worker.records.page import Limits
 from worker.records.passing import RawRecord, Source

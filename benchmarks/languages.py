@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.report import markdown
 from simhash.evaluation import Figures, MatchRule, SignatureTable, figures_by_language, make_truth, search
-from simhash.features.schemes import normalise
+from simhash.features.normalisation import normalise
 from simhash.features.segment import Piece
 from simhash.features.shingles import gram_hashes, tokens_of
 from simhash.reading.extract import extract_text

@@ -25,7 +25,7 @@ from simhash.index import Entry, Partition
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.opening import open_index
 from simhash.index.versions import packed
-from simhash.relation.designs import automatic_design
+from simhash.relation.tables import automatic_design
 from simhash.signature.profiles import DEFAULT, Signature
 from worker.index.configured import configured_relation
 from worker.settings import load

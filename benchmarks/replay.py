@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import redis
 
 from benchmarks.meter import Stopwatch
-from simhash.index.redis.calls import Calls
+from simhash.index.redis.index import Calls
 
 EMPTY_SCRIPT = "return {}"
 

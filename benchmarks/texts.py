@@ -28,7 +28,7 @@ from benchmarks import peers
 from benchmarks.report import Ratio, Report
 from benchmarks.samples import read_pages
 from simhash import native
-from simhash.features.schemes import normalise
+from simhash.features.normalisation import normalise
 from simhash.features.segment import han_words, jieba_cut, segmenter
 from simhash.reading.extract import extract_text
 from simhash.signature.fingerprint import fingerprint

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from simhash.features.hashes import utf8
 from simhash.features.keywords import Keywords
-from simhash.features.schemes import TokenPairs, normalised_parts
+from simhash.features.normalisation import normalised_parts
+from simhash.features.schemes import TokenPairs
 from simhash.features.segment import HAN, HANGUL, KANA, LETTER, UNSPACED, kinds_table
 from simhash.features.shingles import MULTIPLIERS, TOKEN_HASH, mix64_of
 from simhash.index.texts import entry_of, spec_for

@@ -19,8 +19,7 @@ from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 from simhash.features import segment
-from simhash.features.folding import KNOWN, changed, contextual
-from simhash.features.schemes import Normalisation, normalise, parts
+from simhash.features.normalisation import KNOWN, Normalisation, changed, contextual, normalise, parts
 
 INTERFACE = 11
 """The extension's number for what is passed to and fro: one left over from another version is not used."""
@@ -98,7 +97,7 @@ class PageReader(Protocol):
 
 
 class StoredPages(Protocol):
-    """The stored pages of an index in memory; see `simhash.index.stored`."""
+    """The stored pages of an index in memory; see `simhash.index.memory`."""
 
     def matches(self, fingerprint: int, verifier: bytes, copy: int | None) -> tuple[list[tuple[int, int]], int]:
         """Number and distance of all that match a page, ascending; and how many it was compared with.

@@ -10,7 +10,7 @@ from collections import Counter
 from prometheus_client import CollectorRegistry
 
 from worker import logs
-from worker.failure import exit_code_of, report
+from worker.errors import exit_code_of, report
 from worker.settings import load
 from worker.stream.consumer import run_consumer
 from worker.stream.status import Status

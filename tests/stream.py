@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.processes import stands
 from simhash.index import Relation
-from simhash.relation.designs import automatic_design
+from simhash.relation.tables import automatic_design
 from simhash.signature.profiles import DEFAULT
 from tests import copies
 from tests.pages import address

@@ -1,4 +1,5 @@
-"""Every error of the pipeline that is not the library's, with the exit code it ends the program with.
+"""Every error of the pipeline that is not the library's, with the exit code that it ends the program with; and how the
+program says so: one clear line, no traceback.
 
     WorkerError
     ├── SettingsError       a setting is wrong (exit 2)
@@ -16,6 +17,18 @@
 
 Errors of the index (`simhash.errors.IndexFault`) end the program with 5, or 7 when it cannot be reached.
 """
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from simhash.errors import IndexFault, IndexUnreachable, SimhashError, TableFault
+
+log = logging.getLogger(__name__)
+
+INDEX_EXIT_CODE = 5
+UNREACHABLE_EXIT_CODE = 7
 
 
 class WorkerError(Exception):
@@ -84,5 +97,24 @@ class PositionRewound(WorkerError):
     exit_code = 6
 
 
-INDEX_EXIT_CODE = 5
-UNREACHABLE_EXIT_CODE = 7
+def exit_code_of(error: BaseException) -> int:
+    """The exit code that an error ends the program with."""
+    if isinstance(error, WorkerError):
+        return error.exit_code
+    if isinstance(error, IndexUnreachable):
+        return UNREACHABLE_EXIT_CODE
+    if isinstance(error, TableFault):
+        return InputError.exit_code
+    return INDEX_EXIT_CODE if isinstance(error, IndexFault) else 1
+
+
+def report(error: BaseException, whose: str = "") -> None:
+    """Say what was wrong; only what nobody foresaw gets a traceback.
+
+    Args:
+        whose: of several processes that write to one place, which.
+    """
+    if isinstance(error, WorkerError | SimhashError):
+        sys.stderr.write(f"simhash-dedup: {whose and f'{whose}: '}{error}\n")
+    else:
+        log.critical("unforeseen: %r", error, exc_info=error)

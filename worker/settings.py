@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -36,7 +37,6 @@ from pydantic_settings import (
 from pytimeparse2 import parse as parse_duration
 
 from simhash.index.redis.layout import MOST_DOCUMENTS
-from worker.counts import count_of
 from worker.errors import SettingsError
 from worker.index.redis_url import check_url
 from worker.records.page import MAX_URL_BYTES
@@ -349,3 +349,16 @@ def masked_url(url: str) -> str:
     name = user.partition(":")[0] if ":" in user else ""
     shown = f"{name}:***@" if at else ""
     return scheme + separator + shown + _PASSWORD_FIELD.sub(r"\1***", place)
+
+
+_COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kmg]?)", re.IGNORECASE)
+_MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+
+
+def count_of(text: str) -> int:
+    """The whole number that people write so: 10M, 1.5k, 2_000; raises ValueError where it is none."""
+    found = _COUNT.fullmatch(text.strip())
+    number = Fraction(found[1].replace("_", "")) * _MULTIPLES[found[2].lower()] if found else Fraction(1, 2)
+    if number.denominator != 1:
+        raise ValueError(f"{text!r} is no count: write 2000, 10k, 1.5M or 2G")
+    return int(number)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from worker.hosts.traits import traits_of, without
+from worker.hosts import traits_of, without
 
 FETCHED_ALL_THE_SAME = 50
 

@@ -1,4 +1,4 @@
-//! The stored pages of an index in memory, `simhash.index.stored`, for fingerprints of up to 64 bits: their records, and
+//! The stored pages of an index in memory, `simhash.index.memory`, for fingerprints of up to 64 bits: their records, and
 //! the places in which they are met.
 //!
 //! A place (a prefix of a table, the leading bits of a band key) is found by the oldest page in it, whose own record

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simhash.evaluation.truth import GREY_JACCARD
-from simhash.features.schemes import normalised_parts
+from simhash.features.normalisation import normalised_parts
 from simhash.features.segment import pieces
 from simhash.features.shingles import tokens_of
 from simhash.signature.counting import GramSet

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simhash.features.schemes import normalise
+from simhash.features.normalisation import normalise
 
 _BYTE_VALUES = 256
 

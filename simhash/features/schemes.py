@@ -7,17 +7,14 @@ list of features, each as often as it occurs. Keywords, which come with scores o
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features.ignorable import fold_ignorable
 from simhash.features.segment import (
     HAN,
     HANGUL,
@@ -34,61 +31,6 @@ from simhash.features.shingles import MULTIPLIERS, Tokens, mix64
 
 JOINER = "\x1f"
 """Stands between the words of a super-token; no word can hold this control character."""
-
-Normalisation = Literal["folded", "nfkc-casefold", "none"]
-CASEFOLDED: Normalisation = "nfkc-casefold"
-
-# Most pages need the compatibility form of some of these. Replacing them first changes no result and lets
-# `unicodedata.normalize` see at a glance that nothing is left to do: a fifth of the time.
-_OFTEN = "\u00a0\u2026\uff0c\uff1a\uff1b\uff01\uff1f\uff08\uff09\u3000\u2122\uff0f\uff3c\uff5e"
-_COMMON = tuple((character, unicodedata.normalize("NFKC", character)) for character in _OFTEN)
-
-
-def normalise(text: str, how: Normalisation = CASEFOLDED) -> str:
-    """Unicode NFKC, then case folding; lone surrogates become U+FFFD, pairs the character they mean.
-
-    With "folded" what says nothing is dropped before, and Arabic letters fold (`ignorable`); with "none" only the
-    surrogates are replaced.
-    """
-    text = without_surrogates(text)
-    if how == "none":
-        return text
-    if text.isascii():
-        return text.lower()
-    if how == "folded":
-        text = fold_ignorable(text)
-    for character, form in _COMMON:
-        text = text.replace(character, form)
-    return unicodedata.normalize("NFKC", text).casefold()
-
-
-def normalised_parts(text: str, how: Normalisation = CASEFOLDED) -> Iterator[str]:
-    """Normalise in parts. A part can grow 18-fold."""
-    return (normalise(part, how) for part in parts(text))
-
-
-def parts(text: str) -> Iterator[str]:
-    """Parts of PIECE_CHARACTERS that end in a space or a line feed: NFKC never looks across.
-
-    Where there is no space in so many characters the part ends at their end.
-    """
-    start = 0
-    while len(text) - start > PIECE_CHARACTERS:
-        end = start + PIECE_CHARACTERS
-        after_space = 1 + max(text.rfind(" ", start, end), text.rfind("\n", start, end))
-        end = after_space or end
-        yield text[start:end]
-        start = end
-    yield text[start:]
-
-
-def without_surrogates(text: str) -> str:
-    """Make a text that every encoding of Unicode can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 @dataclass(frozen=True, slots=True)

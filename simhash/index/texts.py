@@ -17,10 +17,10 @@ from typing import Protocol
 import xxhash
 
 from simhash.errors import IndexMismatch
-from simhash.features.schemes import without_surrogates
+from simhash.features.normalisation import without_surrogates
 from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
 from simhash.index.redis.layout import bucket_bits
-from simhash.relation.designs import automatic_design
+from simhash.relation.tables import automatic_design
 from simhash.signature.profiles import DEFAULT, Profile
 
 DOCUMENTS = 1_000_000

@@ -1,7 +1,8 @@
 """What the pages of an index that ages take on disk, and what it costs to ask them there: arithmetic.
 
 A sorted table of n random keys of w bits has an entropy of w - log2(n) + log2(e) bits a key; what the tables take
-beyond it was measured (docs/compressed-tables.md). Segments follow from the levels (`simhash.archive.segments.levels`).
+beyond it was measured (docs/compressed-tables.md). How many segments there are follows from their levels
+(`simhash.archive.segments.contents`).
 All pages are taken to lie in one: the same in several take a bit or two more a key.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from simhash.archive.format.keys import words
 from simhash.archive.format.manifest import parts
 from simhash.archive.format.table_file import BLOCK_KEYS
-from simhash.archive.segments.levels import FANOUT
+from simhash.archive.segments.contents import FANOUT
 from simhash.index.interface import Relation
 
 OVER_ENTROPY_BITS = 2.3

@@ -2,7 +2,7 @@
 
 All of it is arithmetic on random fingerprints: candidates and memory follow from the layout, the pairs found are
 counted. Only the time of a page is measured: `COSTS` says where. Recommended is what `design = auto` takes, and no
-second rule: `simhash.relation.designs` has it.
+second rule: `simhash.relation.tables` has it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from simhash.errors import ProfileError
 from simhash.features.keywords import Keywords, Method, read_stop_words, read_user_words
-from simhash.features.schemes import CharacterGrams, Normalisation, ScriptRuns, TokenPairs, Words
+from simhash.features.normalisation import Normalisation
+from simhash.features.schemes import CharacterGrams, ScriptRuns, TokenPairs, Words
 from simhash.features.shingles import TokenShingles
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import PROFILES, Profile, Rounding, Scheme, Weighting, Weights

@@ -25,16 +25,8 @@ from simhash import native
 from simhash.errors import ProfileError
 from simhash.features.hashes import Hash, wide_enough
 from simhash.features.keywords import Keywords
-from simhash.features.schemes import (
-    CASEFOLDED,
-    CharacterGrams,
-    Normalisation,
-    PairHashes,
-    ScriptRuns,
-    TokenPairs,
-    Words,
-    normalised_parts,
-)
+from simhash.features.normalisation import CASEFOLDED, Normalisation, normalised_parts
+from simhash.features.schemes import CharacterGrams, PairHashes, ScriptRuns, TokenPairs, Words
 from simhash.features.segment import pieces
 from simhash.features.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
 from simhash.reading.extracted import versioned

@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from tests.stream import Stream, closing_admin
 from tests.unit.test_hosts import verdict
 from worker.errors import BrokerError, Fenced
-from worker.hosts.all_hosts import Hosts, decoded
+from worker.hosts import Hosts, decoded
 from worker.records.verdict import encode
 from worker.settings import PREFIX, Settings
 from worker.stream.kafka import hosts_topic as subject

@@ -26,8 +26,7 @@ from worker.settings import load
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
-from worker.stream.progress import Idleness, Progress, Standstill
-from worker.stream.status import Status
+from worker.stream.status import Idleness, Progress, Standstill, Status
 
 DEFAULT = profile("default")
 
@@ -404,7 +403,7 @@ def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index
 def test_why_there_is_nothing_to_do_is_told_ever_less_often(monkeypatch):
     told = []
     for level in ("info", "warning"):
-        monkeypatch.setattr(f"worker.stream.progress.log.{level}", lambda line, *values: told.append(line % values))
+        monkeypatch.setattr(f"worker.stream.status.log.{level}", lambda line, *values: told.append(line % values))
     idleness = Idleness(patience=10)
     for second in range(100):
         idleness.look(float(second), "because")
@@ -417,7 +416,7 @@ def test_why_there_is_nothing_to_do_is_told_ever_less_often(monkeypatch):
 
 def test_progress_is_told_now_and_then(monkeypatch):
     told = []
-    monkeypatch.setattr("worker.stream.progress.log.info", lambda line, *values: told.append(line % values))
+    monkeypatch.setattr("worker.stream.status.log.info", lambda line, *values: told.append(line % values))
     progress = Progress(since=0.0)
     progress.add(3, 2, 1)
     progress.tell(29.0, 5)

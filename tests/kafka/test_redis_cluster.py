@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from deploy.local import stores
 from simhash.errors import IndexUnreachable
-from simhash.index.redis.calls import Line
+from simhash.index.redis.index import Line
 from simhash.index.redis.layout import meta_key
 from simhash.index.redis.operators.check import check
 from simhash.relation.tables import design

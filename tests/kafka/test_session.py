@@ -30,7 +30,7 @@ from worker.settings import load
 from worker.stream.kafka import Session, Slot, connect, largest_messages
 from worker.stream.kafka.connect import translated
 from worker.stream.kafka.replay import replayed
-from worker.stream.kafka.tolerance import be_tolerant
+from worker.stream.kafka.unpacking import be_tolerant
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, na
 
 def test_a_client_that_does_not_read_through_ours_is_refused_at_the_start(monkeypatch):
     """As another version might not: the first header that is no text would stop its partition for good."""
-    monkeypatch.setattr("worker.stream.kafka.tolerance.TolerantBatch", DefaultRecordBatch)
+    monkeypatch.setattr("worker.stream.kafka.unpacking.TolerantBatch", DefaultRecordBatch)
     with pytest.raises(BrokerError, match=r"kafka-python .* pyproject.toml"):
         be_tolerant()
     monkeypatch.undo()

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simhash.archive.segments import contents as moments
-from simhash.archive.segments import numbered
+from simhash.archive.segments import segmented
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Retention, Unique
@@ -455,7 +455,7 @@ def test_an_export_has_every_record_once_in_order_though_pages_go_to_disk_meanwh
 
 
 def test_many_records_are_put_in_order_by_files(aged, filled, monkeypatch):
-    monkeypatch.setattr(numbered, "RUN_RECORDS", 7)
+    monkeypatch.setattr(segmented, "RUN_RECORDS", 7)
     aged.ageing(5).retire()
     assert numbers_in(aged.whole().exported()) == sorted(seq for _, seq, _ in filled.live)
 

@@ -10,7 +10,7 @@ import pytest
 
 from simhash.index import Duplicate, Partition, Retention, Unique
 from simhash.index.memory import MemoryIndex
-from simhash.index.redis.calls import Line
+from simhash.index.redis.index import Line
 from simhash.index.redis.layout import meta_key
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check

@@ -13,8 +13,7 @@ from simhash.index.memory import MemoryIndex
 from simhash.index.redis.layout import numbers_in
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.spots import key_name
-from simhash.relation.designs import design_for
-from simhash.relation.tables import NAMES, design
+from simhash.relation.tables import NAMES, design, design_for
 from tests.conftest import backend_of
 from tests.pages import PAGES, banded, brute_force, crowd, entry, flipped, relation, same_page, summary
 

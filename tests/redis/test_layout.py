@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation, Unique
-from simhash.index.redis.layout import MOST_DOCUMENTS, Layout, bucket_bits, number, numbers_in
+from simhash.index.redis.layout import MOST_DOCUMENTS, Layout, bucket_bits, number, numbers_in, packed, unpacked
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import, spec_in
 from simhash.index.redis.operators.walking import UNREADABLE
-from simhash.index.redis.tail import packed, unpacked
 from simhash.index.urls import HEAD, UrlCodec, shipped, trained
 from simhash.relation.overlap import rounded
 from simhash.relation.tables import NAMES, design

@@ -8,7 +8,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.index.redis.lua_values import expression
+from simhash.index.redis.layout import expression
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import brute_force, crowd, relation, summary

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 from simhash import native
 from simhash.archive.building.sorting import KeyFile, merged
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.blocks import BlockCode, Encoded, check, encode_in_python, gap_counts
-from simhash.archive.format.huffman import canonical, code_lengths
+from simhash.archive.format.blocks import (
+    BlockCode,
+    Encoded,
+    canonical,
+    check,
+    code_lengths,
+    encode_in_python,
+    gap_counts,
+)
 from simhash.archive.format.table_file import TableFile, TableWriter
 from simhash.archive.lookup.ranges import Question, probe
 from simhash.errors import BrokenBlock, OrderError, WidthError

@@ -15,7 +15,7 @@ from simhash import native
 from simhash.archive import BuildPlan, Effort, Holding, TableSet, build
 from simhash.archive.building.merging import Merged, holding
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.huffman import code_lengths
+from simhash.archive.format.blocks import code_lengths
 from simhash.archive.format.manifest import parts
 from simhash.archive.format.table_file import TableFile
 from simhash.archive.lookup.opened import verifier_bytes

@@ -18,8 +18,7 @@ import zstandard
 from simhash.archive import TableSet
 from simhash.index.interface import shortened
 from simhash.index.rows import EndRow, IndexRow, MarkRow, RecordRow, Takedown, encoded
-from simhash.relation.designs import automatic_design
-from simhash.relation.tables import design
+from simhash.relation.tables import automatic_design, design
 from simhash.signature.profiles import DEFAULT_1
 from tests.kafka.test_cli import run, started
 from tests.pages import flipped

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import PageError
-from simhash.features.combining import check_marks
+from simhash.features.normalisation import check_marks
 
 
 @given(st.text(alphabet="ab\u0301\u0323\u0f73 é", max_size=60), st.integers(1, 8))

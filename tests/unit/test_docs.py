@@ -135,7 +135,6 @@ def test_redis_is_imported_where_it_is_spoken_and_built_only():
     }
     names = {str(path.relative_to(ROOT)) for path in users}
     assert names <= {
-        "simhash/index/redis/calls.py",
         "simhash/index/redis/faults.py",
         "simhash/index/redis/index.py",
         "simhash/index/redis/opening.py",
@@ -152,7 +151,7 @@ def test_the_environment_is_read_in_one_place():
         p.name for p in [*modules("simhash"), *modules("worker")] if re.search(r"os\.(environ|getenv)\b", p.read_text())
     }
     for_libraries = {"__main__.py", "supervisor.py"}  # set there what NumPy and prometheus-client read
-    assert readers <= {"completion.py", "settings.py", *for_libraries}
+    assert readers <= {"main.py", "settings.py", *for_libraries}
 
 
 def test_packages_only_re_export():

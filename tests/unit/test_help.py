@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from worker.cli.lazy import LazyGroup
-from worker.cli.main import commands, dlq, index
+from worker.cli.main import LazyGroup, commands, dlq, index
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"kafka", "redis", "numpy", "pydantic", "rich", "structlog", "jieba", "simhash.signature", "worker.settings"}

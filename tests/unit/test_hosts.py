@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import ROOT
-from worker.hosts.all_hosts import Hosts, decoded
-from worker.hosts.host import LEAST_URLS, MOST_COPIED, MOST_TRAITS, SAMPLE, Seen
-from worker.hosts.traits import traits_of, without
+from worker.hosts import LEAST_URLS, MOST_COPIED, MOST_TRAITS, SAMPLE, Hosts, Seen, decoded, traits_of, without
 from worker.records.passing import Source
 from worker.records.verdict import Match, Verdict, encode, source_fields
 

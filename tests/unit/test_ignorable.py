@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.features.ignorable import (
+from simhash.features.normalisation import (
     ARABIC_LETTERS,
     ARABIC_MARKS,
     DEFAULT_IGNORABLE,
     TATWEEL,
+    normalise,
     points,
     replacements,
 )
-from simhash.features.schemes import normalise
 
 ARABIC_BLOCKS = (range(0x600, 0x700), range(0x750, 0x780), range(0x870, 0x900))
 SILENT = [chr(i) for i in points((*DEFAULT_IGNORABLE, *ARABIC_MARKS))]

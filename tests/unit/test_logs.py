@@ -7,7 +7,7 @@ import sys
 SAID = """
 import logging, sys
 from worker import logs
-from worker.failure import report
+from worker.errors import report
 from worker.errors import SettingsError
 logs.configure("info", sys.argv[1], whose="consumer 2")
 logging.getLogger("worker").info("reading")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash import native
-from simhash.features import folding, segment
+from simhash.features import normalisation, segment
 from simhash.reading.extract import extract_text
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.minhash import MinHashSketch
@@ -131,7 +131,7 @@ def test_every_character_has_one_form(spaced: bool, recipe: Profile) -> None:
 
 @pytest.mark.parametrize("recipe", [LOW, LOW_1], ids=lambda recipe: recipe.label)
 def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other(recipe: Profile) -> None:
-    looking_back = set(folding.contextual(recipe.normalisation))
+    looking_back = set(normalisation.contextual(recipe.normalisation))
     known = [i for i in range(0x40000) if i not in looking_back and not 0xD800 <= i < 0xE000]
     assert {ord(c) for c in "éÉßﬃ가漢ｶ😀"} < set(known)
     assert {0x301, 0x3099, 0xFF9E, 0x1161, 0x11A8} < looking_back

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simhash.errors import ProfileError
-from simhash.features import hashes, ignorable, segment
+from simhash.features import hashes, normalisation, segment
 from simhash.features.keywords import Keywords
-from simhash.features.schemes import CharacterGrams, ScriptRuns, Words, normalise, without_surrogates
+from simhash.features.normalisation import normalise, without_surrogates
+from simhash.features.schemes import CharacterGrams, ScriptRuns, Words
 from simhash.features.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.minhash import MinHashSketch
@@ -153,11 +154,11 @@ def naive_sketch(grams: set[int], bits: int, bands: int, fold: int) -> int:
 
 def naive_folded(text: str) -> str:
     """`folded` by a loop over characters, what is dropped and what folds taken from the data."""
-    dropped = {chr(i) for i in ignorable.points((*ignorable.DEFAULT_IGNORABLE, *ignorable.ARABIC_MARKS))}
+    dropped = {chr(i) for i in normalisation.points((*normalisation.DEFAULT_IGNORABLE, *normalisation.ARABIC_MARKS))}
     folded = ""
     for character in without_surrogates(text):
         form = unicodedata.normalize("NFKC", character)
-        kept = [ignorable.ARABIC_LETTERS.get(c, c) for c in form if c not in dropped]
+        kept = [normalisation.ARABIC_LETTERS.get(c, c) for c in form if c not in dropped]
         folded += character if kept == list(form) else "".join(kept)
     return unicodedata.normalize("NFKC", folded).casefold()
 

@@ -6,7 +6,7 @@ import pytest
 
 from worker.errors import InputError
 from worker.files.inputs import Input
-from worker.files.reading_ahead import MAX_BYTES, MAX_RECORDS, Reader
+from worker.files.judged import MAX_BYTES, MAX_RECORDS, Reader
 from worker.records.passing import RawRecord, Source
 
 

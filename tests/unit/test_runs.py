@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.records.runs import runs
+from worker.records.passing import runs
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(1, 20), st.none() | st.integers(1, 5))

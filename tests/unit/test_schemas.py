@@ -14,8 +14,7 @@ from simhash.signature.profiles import DEFAULT
 from tests.documents import ROOT
 from tests.texts import PAGES
 from worker.files.outputs import rejection_line
-from worker.hosts.all_hosts import Hosts
-from worker.hosts.host import Host
+from worker.hosts import Host, Hosts
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, judge, prepare
 from worker.records.dead_letter import dead_letter

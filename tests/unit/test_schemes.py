@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from simhash.errors import ProfileError
 from simhash.features import segment
-from simhash.features.schemes import CharacterGrams, ScriptRuns, Words, normalise, normalised_parts
+from simhash.features.normalisation import normalise, normalised_parts
+from simhash.features.schemes import CharacterGrams, ScriptRuns, Words
 
 any_text = st.text(st.characters(codec=None))
 
@@ -40,13 +41,13 @@ def test_a_normalised_text_can_be_encoded(text: str) -> None:
 def test_a_text_normalised_in_parts_is_the_normalised_text(words: list[str], size: int) -> None:
     text = "".join(words)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simhash.features.schemes.PIECE_CHARACTERS", size)
+        patch.setattr("simhash.features.normalisation.PIECE_CHARACTERS", size)
         parts = list(normalised_parts(text))
     assert "".join(parts) == normalise(text)
 
 
 def test_a_text_without_spaces_is_cut_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simhash.features.schemes.PIECE_CHARACTERS", 3)
+    monkeypatch.setattr("simhash.features.normalisation.PIECE_CHARACTERS", 3)
     assert list(normalised_parts("ABCDEFG")) == ["abc", "def", "g"]
     assert list(normalised_parts("")) == [""]
 
@@ -111,7 +112,7 @@ def test_character_grams_slide_over_the_text_with_its_white_space_collapsed() ->
 def test_character_grams_do_not_depend_on_their_slices(text: str, n: int, size: int) -> None:
     whole = of(CharacterGrams(n), text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simhash.features.schemes.PIECE_CHARACTERS", size)
+        patch.setattr("simhash.features.normalisation.PIECE_CHARACTERS", size)
         assert of(CharacterGrams(n), text) == whole
 
 

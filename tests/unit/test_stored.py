@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.index import IndexSpec, Relation, Unique
-from simhash.index.memory import MemoryIndex
+from simhash.index.memory import MemoryIndex, StoredInPython, stored
 from simhash.index.redis.layout import Layout
-from simhash.index.stored import StoredInPython, stored
 from simhash.native import absence
 from simhash.relation.tables import design
 from tests.pages import banded, crowd, entry, relation

@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.errors import DesignError
-from simhash.relation.designs import MOST_K, design_for
-from simhash.relation.tables import MOST_TABLES, Block, Table, choose, cut, described, design, guaranteed, nested
+from simhash.relation.tables import (
+    MOST_K,
+    MOST_TABLES,
+    Block,
+    Table,
+    choose,
+    cut,
+    described,
+    design,
+    design_for,
+    guaranteed,
+    nested,
+)
 from simhash.relation.tables import NAMES as KNOWN
 
 NAMES = [*KNOWN, "5c1", "7c3", "3x5", "8c3r1", "4c2r1", "2(4c3)", "2(2c1)", "16+16r1+32", "10+22+16+16r1"]

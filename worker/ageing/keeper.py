@@ -1,27 +1,51 @@
 """The processes that let an index age while its workers run: one retires, one merges.
 
 They are two, so that pages go to disk while old segments are merged, which may take hours. On each machine that runs
-workers there are both; one at a time works, the others wait (`alone`). What fails is tried again: nothing is lost
+workers there are both; one at a time works, the others wait. What fails is tried again: nothing is lost
 meanwhile, the index keeps what is not on the disk, and grows.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from simhash.archive.segments.contents import Contents
 from simhash.errors import IndexMigrated, IndexUnreachable, TableFault
 from simhash.index.redis.operators.retiring import Retiring
-from worker.ageing.alone import alone
 from worker.ageing.segments import Ageing
 from worker.index.configured import configured_profile, retention
 from worker.index.stores import archive_of, connected_index
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
+
+
+@contextmanager
+def alone(directory: Path, what: str) -> Iterator[bool]:
+    """Whether nobody else does this in the directory now; if so, nobody else does until the end.
+
+    A lock on a file, which ends with the program however that ends. It saves work, and is not needed for safety: the
+    index is moved from one moment of its archive to the next by one of those who try (see
+    `simhash.index.redis.operators.retiring`).
+    """
+    descriptor = os.open(directory / f".{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from simhash.archive.format.durable import move_whole
 from simhash.archive.format.manifest import identity
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.archive.segments import contents as moments
-from simhash.archive.segments.contents import BUILDING, SEGMENT, Contents, Segment
-from simhash.archive.segments.levels import to_merge
+from simhash.archive.segments.contents import BUILDING, SEGMENT, Contents, Segment, to_merge
 from simhash.errors import TableMismatch
 from simhash.index import Retention
 from simhash.index.redis.operators.retiring import Leaving, Retiring

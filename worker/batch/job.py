@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 from simhash.index.interface import Relation
 from simhash.signature.profiles import Profile
 from worker.batch import deciding, probing
-from worker.batch.annotated import Annotated
 from worker.batch.clusters import Clusters
 from worker.batch.columns import Row
 from worker.batch.deciding import Existing
@@ -37,7 +36,7 @@ from worker.batch.engine import Engine, StageStopped
 from worker.batch.existing import existing_of
 from worker.batch.pairing import EDGES, PAIRS, Link, Pair, Range
 from worker.batch.request import Watch
-from worker.batch.results import BatchSummary, Judgement, Results, rows_in_order
+from worker.batch.results import Annotated, BatchSummary, Judgement, Results, rows_in_order
 from worker.batch.signature_groups import Groups, load
 from worker.batch.signing import Signing
 from worker.batch.slices import BatchInput, Slice, slices

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from simhash.errors import DesignError
 from simhash.index.interface import Relation
-from simhash.relation.designs import design_for
-from simhash.relation.tables import Design
+from simhash.relation.tables import Design, design_for
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile

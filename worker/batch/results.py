@@ -22,12 +22,15 @@ import pyarrow.parquet as pq
 from simhash.index.interface import Duplicate, Record, Unique
 from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
-from worker.batch.annotated import Annotated
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing, Numbers
-from worker.batch.slices import Slice
+from worker.batch.slices import BatchInput, Slice
+from worker.errors import InputError
+from worker.files.inputs import open_input
+from worker.files.pages_out import ANNOTATION_OF_ALL, Output, pages_out, writing
 from worker.files.summary import Summary
 from worker.judging.judge import entry_of, verdict_of
+from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
@@ -228,3 +231,45 @@ def _native(row: Row, verdict: Verdict) -> Row:
     match = verdict.match
     said["match"] = match and {name: getattr(match, name) for name in match.__struct_fields__}
     return said | {name: row[name] for name in ("fingerprint", "verifier", "observation", "source")}
+
+
+class Annotated:
+    """The new pages once more, as they came, each with what it matches and how many pages match it.
+
+    They are read again while the verdicts are written, in the same order.
+
+    Args:
+        form: as in `request.ANNOTATED`.
+        directory: where it is written.
+
+    Raises:
+        InputError: an input holds no pages, or none of this form; it has changed since it was judged; or it cannot be
+            written.
+    """
+
+    def __init__(self, sources: Sequence[BatchInput], form: str, directory: Path, largest_page: int) -> None:
+        if signed := [each.name for each in sources if each.kind in ("verdicts", "tables")]:
+            raise InputError(f"{signed[0]} holds no pages but signatures: there is nothing to annotate")
+        self.path = directory / f"annotated.{form}"
+        names = [str(each.path) for each in sources]
+        inputs = [open_input(name, largest_page, spool=False, keep=form != "jsonl") for name in names]
+        self._pages = pages_out(self.path, inputs, self._opened, ANNOTATION_OF_ALL)
+        self._records: Iterator[RawRecord] = (
+            record for each in inputs for record in each.records() if isinstance(record, RawRecord)
+        )
+
+    def _opened(self, path: Path) -> Output:
+        with writing(path.name):
+            return Output(path.name, path.open("wb"))
+
+    def write(self, verdict: Verdict, copies: int) -> None:
+        """Write the page of a verdict; others before it were rejected."""
+        for record in self._records:
+            if (record.source.topic, record.source.offset) == (verdict.source.topic, verdict.source.offset):
+                self._pages.write(record, verdict, copies)
+                return
+        raise InputError(f"an input has changed since its pages were judged: {verdict.url} is no longer there")
+
+    def finish(self) -> None:
+        """Write what is left."""
+        self._pages.finish()

@@ -21,7 +21,7 @@ from worker.cli.terminal import plain
 from worker.errors import InputError
 from worker.files.summary import MOST_KINDS, OTHER, kind_of
 from worker.records.dead_letter import Letter, Place
-from worker.records.runs import runs
+from worker.records.passing import runs
 from worker.settings import Settings
 from worker.stream.kafka.letters import all_letters, letter_at, sending, sent_back
 

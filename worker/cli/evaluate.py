@@ -20,8 +20,7 @@ from rich.table import Table
 from simhash.errors import DesignError
 from simhash.evaluation import Truth, Wrong, make_truth
 from simhash.evaluation.truth import Pair
-from simhash.relation.designs import design_for
-from simhash.relation.tables import Design
+from simhash.relation.tables import Design, design_for
 from simhash.relation.tables import design as find_design
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, settings_of, settings_options

@@ -12,7 +12,7 @@ from simhash.explaining import Difference, Explanation
 from simhash.explaining import explain as compared
 from simhash.relation.hamming import to_binary
 from simhash.signature.profiles import Profile
-from worker.cli.profile_given import PROFILE, given_profile
+from worker.cli.options import PROFILE, given_profile
 from worker.cli.terminal import plain
 from worker.errors import InputError
 from worker.records.passing import Page

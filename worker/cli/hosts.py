@@ -12,8 +12,8 @@ import click
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
 from worker.files.verdicts_in import verdicts_in
-from worker.hosts.all_hosts import Hosts, decoded
-from worker.records.runs import runs
+from worker.hosts import Hosts, decoded
+from worker.records.passing import runs
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 

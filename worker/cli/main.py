@@ -1,4 +1,4 @@
-"""The command `simhash-dedup` and its subcommands."""
+"""The command `simhash-dedup` and its subcommands, each imported when it is run: all of them together take a second."""
 
 from __future__ import annotations
 
@@ -6,14 +6,58 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import ClassVar
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
-from worker.cli.completion import NAME, complete
-from worker.cli.lazy import Lazy, LazyGroup
 from worker.cli.terminal import guard_streams
 from worker.errors import InputError
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command that is not imported yet.
+
+    Attributes:
+        place: module and name in it, `worker.cli.run:run`.
+        help: what it does, in a line.
+    """
+
+    place: str
+    help: str
+
+    def imported(self) -> click.Command:
+        """The command itself."""
+        module, _, name = self.place.partition(":")
+        found = getattr(import_module(module), name)
+        assert isinstance(found, click.Command), self.place
+        return found
+
+
+class LazyGroup(click.Group):
+    """A group that knows where its commands are and what they do; the one that is asked for is imported."""
+
+    lazy: ClassVar[Mapping[str, Lazy]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self.lazy.get(cmd_name)
+        return found.imported() if found else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.lazy[name].help) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.lazy[name].help) for name in commands]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -146,7 +190,7 @@ def main() -> None:
         _give_up_standard_output()  # nobody reads it any more: end as SIGPIPE would
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
-        from worker.failure import exit_code_of, report
+        from worker.errors import exit_code_of, report
 
         told = (isinstance(error, OSError) and _of_a_file(error)) or error
         report(told)
@@ -180,3 +224,16 @@ def _fill_closed_streams() -> None:
             os.open(os.devnull, mode)  # the lowest number that is free
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+NAME = "simhash-dedup"
+VARIABLE = "_SIMHASH_DEDUP_COMPLETE"
+
+
+def complete(commands: click.Command) -> None:
+    """Answer a shell that asks what the tab key asks for, and end; nothing, where the command itself is called.
+
+    `eval "$(_SIMHASH_DEDUP_COMPLETE=bash_source simhash-dedup)"` sets it up.
+    """
+    if instruction := os.environ.get(VARIABLE):
+        sys.exit(shell_complete(commands, {}, NAME, VARIABLE, instruction))

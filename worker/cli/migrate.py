@@ -18,7 +18,7 @@ from simhash.index import IndexSpec
 from simhash.index.redis.layout import MOST_DOCUMENTS, possible_bucket_bits
 from simhash.index.redis.layout import bucket_bits as fitting_bits
 from simhash.index.redis.operators.migration import Migration, MigrationProgress, Removal
-from simhash.relation.designs import MOST_K, automatic_design
+from simhash.relation.tables import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
 from worker.cli.operating.telling import saying_what_is_next
 from worker.cli.options import INDEX, LOGGING, Count, settings_of, settings_options

@@ -1,4 +1,6 @@
-"""Flags made from the settings, so that both have the same names, help and defaults."""
+"""Flags made from the settings, so that both have the same names, help and defaults; and `--profile` of commands that
+need nothing else of them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,13 @@ from typing import Any, TypeVar
 
 import click
 
+from simhash.errors import ProfileError
+from simhash.signature.profile_file import SUFFIX, read_profile
+from simhash.signature.profiles import Profile
+from simhash.signature.profiles import profile as find_profile
 from worker import logs
-from worker.counts import count_of
-from worker.settings import CONFIG_VARIABLE, Settings, load, written
+from worker.errors import SettingsError
+from worker.settings import CONFIG_VARIABLE, Settings, count_of, load, written
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,3 +94,18 @@ def settings_of(config: Path | None, flags: Mapping[str, Any], defaults: Mapping
     settings = load(given, config, defaults)
     logs.configure(settings.log_level, settings.log_format)
     return settings
+
+
+PROFILE = click.option("--profile", metavar="NAME|FILE", help="recipe of the fingerprints: a name, or a TOML file")
+
+
+def given_profile(name: str) -> Profile:
+    """The profile of that name, or of that TOML file.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    try:
+        return read_profile(name) if name.endswith(SUFFIX) else find_profile(name)
+    except ProfileError as error:
+        raise SettingsError(f"profile: {error}") from error

@@ -17,7 +17,7 @@ from simhash.index.urls import stored_bytes, trained
 from simhash.planning.archive_size import ArchivePlan, archive_plan
 from simhash.planning.memory_size import VERSION_BYTES
 from simhash.planning.plans import CHECK_LIMIT_US, SIMILARITY, Plan, PlanRequest, cheapest_quick, plans
-from simhash.relation.designs import MOST_K, automatic_design
+from simhash.relation.tables import MOST_K, automatic_design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import Profile

@@ -18,8 +18,7 @@ from worker.errors import SettingsError
 from worker.index.configured import configured_profile, retention
 from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
-from worker.rebuilding.collected import CollectedVerdicts, RebuildCounts
-from worker.rebuilding.last_versions import keep_versions
+from worker.rebuilding.collected import CollectedVerdicts, RebuildCounts, keep_versions
 from worker.rebuilding.order import Sorted
 from worker.rebuilding.verdict_sources import Answered, in_file, in_topics, taken_down, whole_from_ms
 from worker.settings import Settings

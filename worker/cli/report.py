@@ -9,13 +9,11 @@ import click
 
 from simhash.explaining import Explanation, explain
 from simhash.signature.profiles import Profile
-from worker.cli.options import Count
-from worker.cli.profile_given import PROFILE, given_profile
+from worker.cli.options import PROFILE, Count, given_profile
 from worker.errors import InputError
 from worker.files.verdicts_in import verdicts_in
-from worker.reporting.document import document
 from worker.reporting.pairs import Name, names_of, shown, texts_of
-from worker.reporting.report_data import DuplicateRow, ReportData
+from worker.reporting.report_data import DuplicateRow, ReportData, document
 
 FILE = click.Path(path_type=Path, exists=True)
 OUT = click.Path(path_type=Path, dir_okay=False)

@@ -11,8 +11,7 @@ from simhash.index.memory import MemoryIndex
 from simhash.index.redis.layout import bucket_bits
 from simhash.index.urls import UrlDictionary, shipped
 from simhash.reading.extract import require_extractor
-from simhash.relation.designs import automatic_design, design_for
-from simhash.relation.tables import Design
+from simhash.relation.tables import Design, automatic_design, design_for
 from simhash.relation.tables import design as find_design
 from simhash.signature.profile_file import SUFFIX, read_profile
 from simhash.signature.profiles import Profile

@@ -26,8 +26,7 @@ from simhash.archive.lookup.opened import verifier_bytes
 from simhash.errors import ProfileError
 from simhash.index import Entry, Record, Relation
 from simhash.index.rows import EndRow, IndexRow, RecordRow, decoded
-from simhash.relation.designs import automatic_design
-from simhash.relation.tables import Design, described
+from simhash.relation.tables import Design, automatic_design, described
 from simhash.relation.tables import design as find_design
 from simhash.signature.profiles import Profile
 from simhash.signature.profiles import profile as find_profile

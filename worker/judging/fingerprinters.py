@@ -26,8 +26,7 @@ from worker.judging.children import ChildLost, Children
 from worker.judging.heap import give_large_blocks_back, give_memory_back, look_for_cycles_seldom, resident
 from worker.judging.judge import Prepared, Recipe, Rejected, prepare
 from worker.records.page import Limits
-from worker.records.passing import RawRecord
-from worker.records.runs import runs
+from worker.records.passing import RawRecord, runs
 
 if TYPE_CHECKING:  # the children need none of what reads settings
     from worker.settings import Settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from simhash.errors import PageError
-from simhash.features.combining import check_marks
+from simhash.features.normalisation import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.index.interface import Answer
 from simhash.index.versions import change, packed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import xxhash
 
@@ -96,3 +97,26 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     partition: int | None
+
+
+T = TypeVar("T")
+
+
+def runs(items: Iterable[T], size: Callable[[T], int], most_bytes: int, most: int | None = None) -> Iterator[list[T]]:
+    """The items in their order, in runs of at most `most_bytes` and `most` items; what is larger stands alone.
+
+    Args:
+        size: an item's bytes.
+        most: None: any number.
+    """
+    run: list[T] = []
+    total = 0
+    for item in items:
+        own = size(item)
+        if run and (len(run) == most or total + own > most_bytes):
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += own
+    if run:
+        yield run

@@ -20,12 +20,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from simhash.errors import IndexUnreachable, IndexUnreplicated, SimhashError
+from simhash.errors import IndexUnreachable, IndexUnreplicated, PageError, SimhashError
 from simhash.index import Index, Partition, Position
 from simhash.signature.profiles import Profile
 from worker.errors import (
@@ -37,17 +37,16 @@ from worker.errors import (
 )
 from worker.judging.fingerprinters import Fingerprinters, Outcome
 from worker.judging.heap import give_memory_back
-from worker.judging.judge import Judged, Prepared, Rejected, judge
-from worker.records.passing import Outgoing, Source
-from worker.records.runs import runs
+from worker.judging.judge import Judged, Prepared, Rejected, judge, rejected
+from worker.records.dead_letter import dead_letter, record_size
+from worker.records.passing import Outgoing, Received, Source, runs, size_of
+from worker.records.verdict import encode
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
-from worker.stream.outbox import Outbox
 from worker.stream.partitions import Batch, Item, Partitions, counts, first_offsets, partition_of
-from worker.stream.progress import Idleness, Progress, Standstill
-from worker.stream.status import Status
+from worker.stream.status import Idleness, Progress, Standstill, Status
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -446,3 +445,53 @@ def _rewound(settings: Settings, partition: Partition, position: int, mark: int)
         f"which index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. "
         f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic} --execute"
     )
+
+
+# What goes out --------------------------------------------------------------------------------------------------------
+
+
+class Outbox:
+    """What goes out for each record: its verdict and, if it is unique and wanted, the page; or its dead letter.
+
+    Whether that fits its topics is checked here too, before the index is touched: a page that is in the index must not
+    become a dead letter any more, and a batch that cannot be sent would be read again for ever.
+
+    Args:
+        largest: each output topic's largest message, in bytes, as of now.
+    """
+
+    def __init__(self, settings: Settings, largest: Mapping[str, int]) -> None:
+        self._settings = settings
+        self._largest = largest
+
+    def fitting(self, received: Received, outcome: Outcome) -> Outcome:
+        """The outcome itself, or its rejection when what would be sent for it does not fit."""
+        if isinstance(outcome, Rejected):
+            return outcome
+        size = sum(len(name.encode()) + size_of(value) for name, value in received.headers)
+        if size > (allowed := self._settings.max_header_bytes):
+            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
+        topic = self._settings.unique_topic
+        whole = record_size(received.record.key, received.record.value, received.headers)
+        if topic and whole > (limit := self._largest[topic]):
+            # The topic took more, perhaps, when this page was judged for the first time.
+            message = f"the record has {whole:,} bytes; topic {topic} takes {limit:,}"
+            return replace(_too_large(outcome, message), by_chance=True)
+        return outcome
+
+    def letter(self, received: Received, rejection: Rejected) -> Outgoing:
+        """The dead letter of a record."""
+        (record, headers), topic = received, self._settings.dead_letter_topic
+        return dead_letter(rejection, record.key, record.value, headers, topic, self._largest[topic])
+
+    def verdict(self, received: Received, judged: Judged) -> Iterator[Outgoing]:
+        """The verdict on a record, and the record itself where unique pages are wanted."""
+        settings, (record, headers) = self._settings, received
+        partition = record.source.partition
+        yield Outgoing(settings.verdict_topic, record.key, encode(judged.verdict), headers, partition)
+        if settings.unique_topic and judged.verdict.verdict == "unique":
+            yield Outgoing(settings.unique_topic, record.key, record.value, headers, partition)
+
+
+def _too_large(page: Prepared, message: str) -> Rejected:
+    return rejected(page.source, PageError("decode", message))

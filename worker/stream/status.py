@@ -1,4 +1,6 @@
-"""Whether a worker makes progress and is ready, shared between the process that works and the one that answers."""
+"""Whether a worker makes progress and is ready, shared between the process that works and the one that answers; and
+what its log tells of that now and then, for a terminal without a dashboard.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,10 @@ import multiprocessing
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from simhash.index import Partition
 
 log = logging.getLogger(__name__)
 STUCK_EXIT_CODE = 70
@@ -63,3 +69,85 @@ def watch(status: Status, limit: float) -> None:
         os._exit(STUCK_EXIT_CODE)
 
     threading.Thread(target=run, name="watchdog", daemon=True).start()
+
+
+PROGRESS_SECONDS = 30.0
+RAREST_SECONDS = 600.0
+
+
+@dataclass
+class Progress:
+    """What was done since it was last told in the log."""
+
+    since: float
+    unique: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+    def add(self, unique: int, duplicate: int, rejected: int) -> None:
+        """Count a committed batch."""
+        self.unique += unique
+        self.duplicate += duplicate
+        self.rejected += rejected
+
+    def tell(self, now: float, lag: int) -> None:
+        """Write a line when it is time and there is something to tell."""
+        done, seconds = self.unique + self.duplicate + self.rejected, now - self.since
+        if seconds < PROGRESS_SECONDS:
+            return
+        if done:
+            log.info(
+                "%d pages in %.0f s (%.0f/s): %d unique, %d duplicate, %d dead letters; %d to go",
+                *(done, seconds, done / seconds, self.unique, self.duplicate, self.rejected, lag),
+            )
+        self.since, self.unique, self.duplicate, self.rejected = now, 0, 0, 0
+
+
+@dataclass
+class Idleness:
+    """Why a worker has nothing to do, told when it has lasted for `patience` seconds, and again at twice the time."""
+
+    patience: float
+    since: float | None = None
+    next: float = 0.0
+    told: bool = False
+
+    def look(self, now: float, reason: str) -> None:
+        """There is nothing to do now, for this reason; empty: there is."""
+        if not reason:
+            if self.told and self.since is not None:
+                log.info("goes on after %.0f s", now - self.since)
+            self.since, self.told = None, False
+            return
+        if self.since is None:
+            self.since, self.next = now, now + self.patience
+        if now >= self.next:
+            log.warning("nothing to do for %.0f s: %s", now - self.since, reason)
+            self.told = True
+            self.next = now + min(now - self.since, RAREST_SECONDS)
+
+
+@dataclass
+class Standstill:
+    """Partitions of which no record comes, though there are some and nothing else is to do.
+
+    The client's fetches are trusted no further than this: in it a partition has been forgotten before.
+    """
+
+    patience: float
+    _since: dict[Partition, float] = field(default_factory=dict)
+
+    def came(self, now: float, partitions: Iterable[Partition]) -> None:
+        """Records of these came, or these themselves."""
+        self._since.update(dict.fromkeys(partitions, now))
+
+    def excuse(self) -> None:
+        """None was asked for."""
+        self._since.clear()
+
+    def look(self, now: float, behind: Mapping[Partition, int]) -> list[Partition]:
+        """The partitions that stand still for `patience` seconds by now; `behind`: how many offsets each has to go."""
+        self._since = {
+            partition: self._since.get(partition, now) if count else now for partition, count in behind.items()
+        }
+        return [partition for partition, since in self._since.items() if now - since >= self.patience]

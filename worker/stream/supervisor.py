@@ -27,8 +27,7 @@ from prometheus_client.registry import Collector
 
 from worker import logs
 from worker.ageing.keeper import STEPS, keep
-from worker.errors import UNREACHABLE_EXIT_CODE
-from worker.failure import exit_code_of, report
+from worker.errors import UNREACHABLE_EXIT_CODE, exit_code_of, report
 from worker.scratch import scratch_directory
 from worker.settings import Settings
 from worker.stopping import end_tracker, signals_held, stop_on_signals

@@ -21,9 +21,8 @@ from worker.verifying.answered import (
 from worker.verifying.findings import Findings
 from worker.verifying.forgetting import Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
-from worker.verifying.matches import ComparedPages, check_matches
+from worker.verifying.matches import ComparedPages, check_matches, check_previous
 from worker.verifying.missed import check_missed
-from worker.verifying.previous import check_previous
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
 from worker.verifying.table_masks import named

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from simhash import native
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.blocks import BlockCode
+from simhash.archive.format.blocks import BlockCode, canonical, code_lengths
 from simhash.archive.format.container import TABLE, Container, ContainerWriter, Header
-from simhash.archive.format.huffman import canonical, code_lengths
 from simhash.archive.format.keys import Keys
 from simhash.errors import BrokenBlock, OrderError, TableCorrupt
 

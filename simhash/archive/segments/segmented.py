@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from simhash.archive.format import keys as arrays
+from simhash.archive.format.record_file import Body, read_run, write_run
 from simhash.archive.lookup.opened import TableSet, matches
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import Contents, Segment
-from simhash.archive.segments.numbered import by_number
 from simhash.errors import TableMismatch
 from simhash.index.interface import Entry, Neighbour, Record
 
@@ -84,7 +87,7 @@ class SegmentedArchive:
             yield from ((fingerprint, record) for fingerprint, record in tables.scan() if self._is_here(record))
 
     def by_number(self, first: int, last: int) -> Iterator[tuple[int | None, Record]]:
-        """Every record from number `first` to number `last`, in the order of numbers; see `numbered`."""
+        """Every record from number `first` to number `last`, in the order of numbers; see the function."""
         for segment, tables in zip(self.contents.segments, self.sets, strict=True):
             if first <= segment.last and segment.first <= last:
                 yield from (
@@ -103,3 +106,47 @@ def _opened(directory: Path, segment: Segment) -> TableSet:
     if tables.generation != segment.generation:
         raise TableMismatch(f"{tables.directory} has generation {tables.generation}, not {segment.generation}")
     return tables
+
+
+# By number ------------------------------------------------------------------------------------------------------------
+#
+# The records of a set of tables lie by fingerprint; they are sorted on disk.
+
+RUN_RECORDS = 250_000
+"""Records sorted in memory at a time, about 100 MB; 100 million are 400 files, which are open together."""
+SEQ_BITS = 64
+_FINGERPRINT, _DIGEST = b"f", b"d"
+
+
+def by_number(tables: TableSet) -> Iterator[tuple[int | None, Record]]:
+    """Every record with its fingerprint (None: digest only), the lowest seq first.
+
+    Takes as much of the directory for temporary files as the records are large, uncompressed.
+
+    Raises:
+        TableFault: see `TableSet.scan`.
+        OSError: no room for the files.
+    """
+    coming = (_numbered(has_fingerprint, each) for has_fingerprint, each in tables.bodies())
+    some = list(islice(coming, RUN_RECORDS))
+    if len(some) < RUN_RECORDS:
+        yield from (_restored(tables, each) for each in sorted(some))
+        return
+    with TemporaryDirectory(prefix="simhash-dedup-") as place:
+        runs: list[Path] = []
+        while some:
+            runs.append(Path(place) / f"run-{len(runs)}")
+            write_run(runs[-1], some)
+            some = list(islice(coming, RUN_RECORDS))
+        yield from (_restored(tables, each) for each in heapq.merge(*(read_run(run, SEQ_BITS) for run in runs)))
+
+
+def _numbered(has_fingerprint: bool, each: Body) -> Body:
+    """A body under its number, with its kind and key before it."""
+    kind = _FINGERPRINT if has_fingerprint else _DIGEST
+    return Body(each.body[: SEQ_BITS // 8], kind + bytes([len(each.key)]) + each.key + each.body)
+
+
+def _restored(tables: TableSet, each: Body) -> tuple[int | None, Record]:
+    size = each.body[1]
+    return tables.stored(each.body[:1] == _FINGERPRINT, Body(each.body[2 : 2 + size], each.body[2 + size :]))

@@ -10,8 +10,10 @@ observation of its page, and whoever receives it looks: an answer cannot come to
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -36,7 +38,6 @@ from simhash.index.interface import (
     Retention,
     Unique,
 )
-from simhash.index.redis.calls import Calls
 from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
@@ -321,7 +322,8 @@ class RedisIndex(TextIndex):
         with self._calls.line() as line:
             while waiting:
                 sent = list(islice(waiting, CALL_PAGES))
-                named = dict.fromkeys([*_partitions_of(sent), *self._in_turn(ours)])
+                of_pages = (each.entry.position.partition for each in sent if each.entry.position)
+                named = dict.fromkeys([*of_pages, *self._in_turn(ours)])
                 rows = [(numbers[p], self._layout.journal(p), committed.get(p, -1)) for p in named]
                 line.send(self._arguments({**of_call, "partitions": rows}, sent))
                 # While the server works at this call: what the last one told, and the pages of the next.
@@ -348,12 +350,13 @@ class RedisIndex(TextIndex):
 
     def _call(self, entries: Sequence[Entry], base: str) -> dict[str, object]:
         """What is alike in all calls of a batch."""
+        age, most = self._retention.max_age_ms, self._retention.max_documents
         return {
             "work": CALL_WORK,
             "epoch": self._safekeeping.expected(),
             "now_ms": self._clock() if self._clock else -1,
-            "max_age_ms": _or_minus_one(self._retention.max_age_ms),
-            "max_documents": _or_minus_one(self._retention.max_documents),
+            "max_age_ms": -1 if age is None else age,
+            "max_documents": -1 if most is None else most,
             "expire_per_page": EXPIRE_PER_PAGE,
             "base": base,
             "versions": all(entry.version is not None for entry in entries),
@@ -414,9 +417,59 @@ def _numbered(committed: Iterable[Partition], entries: Iterable[Entry]) -> dict[
     return {partition: number for number, partition in enumerate(all_of_batch, start=1)}
 
 
-def _partitions_of(pages: Iterable[_Packed]) -> list[Partition]:
-    return [page.entry.position.partition for page in pages if page.entry.position]
+# Calls ----------------------------------------------------------------------------------------------------------------
 
 
-def _or_minus_one(value: int | None) -> int:
-    return -1 if value is None else value
+class Line:
+    """A connection, with one call under way at most."""
+
+    def __init__(self, connection: Any, key: str, source: str, sha: str) -> None:
+        self._connection = connection
+        self._key = key
+        self._source = source
+        self._sha = sha
+        self._arguments: Sequence[object] = ()
+
+    def send(self, arguments: Sequence[object]) -> None:
+        """Send a call."""
+        self._arguments = arguments
+        self._connection.send_command("EVALSHA", self._sha, 1, self._key, *arguments)
+
+    def receive(self) -> list[bytes]:
+        """The answer to the call under way. A server that lacks the script (a new one, or one that gave it up) gets
+        it."""
+        try:
+            answer: list[bytes] = self._connection.read_response()
+        except redis.exceptions.NoScriptError:
+            self._connection.send_command("SCRIPT", "LOAD", self._source)
+            self._connection.read_response()
+            self.send(self._arguments)
+            answer = self._connection.read_response()
+        return answer
+
+
+class Calls:
+    """A script on the server of a client; its first key is always the same.
+
+    A call is sent, and its answer read later, so that the client can work meanwhile.
+    """
+
+    def __init__(self, client: Any, key: str, source: str) -> None:
+        self._client = client
+        self._key = key
+        self._source = source
+        self._sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    @contextmanager
+    def line(self) -> Iterator[Line]:
+        """A connection for calls; closed when one fails: what is left on it is not to be read as another's answer."""
+        own = self._client.connection  # a client of a single connection has it here
+        connection = own or self._client.connection_pool.get_connection()
+        try:
+            yield Line(connection, self._key, self._source, self._sha)
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            if not own:
+                self._client.connection_pool.release(connection)

@@ -22,7 +22,7 @@
     number   a seq in 3 to 6 bytes: the first two bits say how many more than 3
 
 The braces are a hash tag: all keys of an index lie in one slot of a Redis Cluster. Integers are big-endian, the fields
-of places and records decimal text; flags and tail (length, URL, id, fetch time) are told in `tail`. A record's name is
+of places and records decimal text; flags and tail (length, URL, id, fetch time) are told at "Tails". A record's name is
 its number, so records lie in the order of insertion, and what stands in a table or band leads to one record and no
 other.
 A verifier has no bytes where the relation has none; its band keys are its last bytes.
@@ -41,15 +41,16 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 from simhash.errors import DesignError
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
-from simhash.index.redis.lua_values import expression
-from simhash.index.redis.places import Column, FingerprintPlaces, Place
-from simhash.index.redis.tail import RAW, SHORT, packed, unpacked
-from simhash.index.urls import UrlCodec
+from simhash.index.urls import HEAD, UrlCodec
+from simhash.relation.overlap import code_of, features_of
 from simhash.relation.tables import Design, Table
 from simhash.signature.minhash import BAND_BITS
 
@@ -465,3 +466,210 @@ def untagged(digest: bytes) -> str:
 def literal(text: str) -> str:
     """A part of a key as itself in a MATCH pattern."""
     return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in text)
+
+
+# Tails ----------------------------------------------------------------------------------------------------------------
+#
+# What a record tells of its page but is not compared by, in as few bytes as that needs:
+#
+#     features: 1 | fetched_at: 4, or 2 + its text | id: 2 + its text | the rest of the URL
+#
+# What is there, the record's flags say:
+#
+#     bit 0     the URL begins with https://, and that is not repeated
+#     bit 1     the rest of the URL is compressed by the index's dictionary (`simhash.index.urls`)
+#     bit 2     there is the number of features, as `simhash.relation.overlap` has it in a byte
+#     bit 3     there is an id
+#     bits 4-5  fetched_at: 0 none, 1 seconds since 1970, 2 its text
+#     bit 6     the digest is one of raw bytes (of a page with a fingerprint)
+#     bit 7     the page has no fingerprint
+#
+# A fetch time is written in seconds when exactly that text comes back; any other is kept as it is. A 2 is the length in
+# bytes of the text (UTF-8) behind it. A URL that would not get shorter is kept as it is.
+
+_HAS_HEAD, _COMPRESSED, _HAS_FEATURES, _HAS_ID = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_SECONDS, _TEXT, RAW, SHORT = 1 << 4, 2 << 4, 1 << 6, 1 << 7
+_MAX_SECONDS = (1 << 32) - 1
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Tail(NamedTuple):
+    """See the fields of `simhash.index.Record`."""
+
+    url: str
+    id: str | None
+    fetched_at: str | None
+    features: int | None = None
+
+
+def packed(
+    urls: UrlCodec, url: str, id_: str | None, fetched_at: str | None, features: int | None = None
+) -> tuple[int, bytes]:
+    """Flags, and the bytes of a tail."""
+    head = _HAS_HEAD if url.startswith(HEAD) else 0
+    flags, time = _packed_time(fetched_at)
+    plain = url[len(HEAD) if head else 0 :].encode()
+    shorter = urls.compressed(plain)
+    rest = plain if shorter is None else shorter
+    flags |= head | (0 if shorter is None else _COMPRESSED)
+    if features is not None:
+        flags, time = flags | _HAS_FEATURES, b"%c%b" % (code_of(features), time)
+    if id_ is None:
+        return flags, time + rest
+    return flags | _HAS_ID, b"%b%b%b" % (time, _with_length(id_), rest)
+
+
+def unpacked(urls: UrlCodec, flags: int, data: bytes) -> Tail:
+    """The inverse of `packed`.
+
+    Raises:
+        ValueError, IndexError: these are no bytes of a tail.
+    """
+    at = 0
+    fetched_at = id_ = features = None
+    if flags & _HAS_FEATURES:
+        features, at = features_of(data[0]), 1
+    if flags & _SECONDS:
+        fetched_at, at = _time(int.from_bytes(data[at : at + 4])), at + 4
+    elif flags & _TEXT:
+        fetched_at, at = _text(data, at)
+    if flags & _HAS_ID:
+        id_, at = _text(data, at)
+    rest = urls.decompressed(data[at:]) if flags & _COMPRESSED else data[at:]
+    return Tail((HEAD if flags & _HAS_HEAD else "") + rest.decode(), id_, fetched_at, features)
+
+
+@lru_cache(maxsize=1024)
+def _packed_time(text: str | None) -> tuple[int, bytes]:
+    """Flags and bytes of a fetch time."""
+    if text is None:
+        return 0, b""
+    seconds = _seconds(text)
+    return (_TEXT, _with_length(text)) if seconds is None else (_SECONDS, struct.pack(">I", seconds))
+
+
+def _seconds(text: str) -> int | None:
+    """Seconds since 1970 when they give back exactly this text."""
+    try:
+        seconds = int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds <= _MAX_SECONDS and _time(seconds) == text else None
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME)
+
+
+def _with_length(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    """The text behind its length at `at`, and where it ends."""
+    end = at + 2 + int.from_bytes(data[at : at + 2])
+    return data[at + 2 : end].decode(), end
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+#
+# Where a fingerprint goes in all tables at once, packed for the script: what a client does most often. A permutation
+# moves each bit on its own, so the places of a fingerprint are the bitwise or of the places of its bits.
+# `FingerprintPlaces` looks them up byte by byte, as one long number a byte value, instead of permuting once a table: 64
+# bits take 8 look-ups, however many tables. They come out as text (keys in hex, fields in decimal) and bytes (the
+# rests), as `FingerprintPlaces.struct` takes them apart:
+#
+#     key field | key field | ... | rest | rest | ...
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table: what its keys start with, and how many digits and bytes follow."""
+
+    start: str
+    bucket_digits: int
+    field_digits: int
+    rest_bytes: int
+
+    @property
+    def text(self) -> bytes:
+        """The format of key and field."""
+        return f"{self.start.replace('%', '%%')}%0{self.bucket_digits}x%0{self.field_digits}d".encode()
+
+    @property
+    def struct(self) -> str:
+        """Key and field, as the script unpacks them."""
+        return f"c{len(self.start.encode()) + self.bucket_digits}c{self.field_digits}"
+
+
+Place = tuple[int, int, int]
+"""Bucket (up to 32 bits), field (up to 64 bits), rest."""
+
+
+class FingerprintPlaces:
+    """The places of fingerprints of so many bits in some columns.
+
+    Args:
+        place: for a fingerprint its place in each column: a permutation of its bits and nothing else.
+    """
+
+    def __init__(self, columns: Sequence[Column], bits: int, place: Callable[[int], Sequence[Place]]) -> None:
+        self._text = b"".join(column.text for column in columns)
+        self._numbers = struct.Struct(">" + "IQ" * len(columns))
+        self._columns = columns
+        self._size = self._numbers.size + sum(column.rest_bytes for column in columns)
+        of_bits = [self._number(place(1 << bit)) for bit in range(bits)]
+        self._by_byte = [_all_or(of_bits[at : at + 8]) for at in reversed(range(0, bits, 8))]
+        rests = (f"c{column.rest_bytes}" for column in columns)
+        self.struct = "".join((*(column.struct for column in columns), *rests))
+
+    def packed(self, fingerprint: bytes) -> bytes:
+        """The places of a fingerprint, in bytes."""
+        number = 0
+        for numbers, byte in zip(self._by_byte, fingerprint, strict=True):
+            number |= numbers[byte]
+        data = number.to_bytes(self._size)
+        return self._text % self._numbers.unpack_from(data) + data[self._numbers.size :]
+
+    def _number(self, places: Sequence[Place]) -> int:
+        """Buckets, fields and rests behind each other, as one number."""
+        numbers: list[int] = []
+        rests = b""
+        for column, (bucket, field, rest) in zip(self._columns, places, strict=True):
+            numbers += bucket, field
+            rests += rest.to_bytes(column.rest_bytes)
+        return int.from_bytes(self._numbers.pack(*numbers) + rests)
+
+
+def _all_or(numbers: Sequence[int]) -> list[int]:
+    """The bitwise or of every choice of `numbers`; bit i of the place says whether number i is in it."""
+    chosen = [0]
+    for number in numbers:
+        chosen += [one | number for one in chosen]
+    return chosen
+
+
+# Lua ------------------------------------------------------------------------------------------------------------------
+
+
+def expression(value: object) -> str:
+    """A string, a whole number, a list, or a table whose keys are names; of these.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(value, str):
+        return '"' + "".join(map(_escaped, value.encode())) + '"'
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {expression(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "{" + ", ".join(map(expression, value)) + "}"
+    raise TypeError(f"no Lua for {value!r}")
+
+
+def _escaped(byte: int) -> str:
+    char = chr(byte)
+    return char if 32 <= byte < 127 and char not in '"\\' else f"\\{byte:03d}"

@@ -8,8 +8,7 @@ from typing import Any
 import click
 from prometheus_client import CollectorRegistry
 
-from worker.ageing.alone import alone
-from worker.ageing.keeper import STEPS, AgeingMetrics, opened, work
+from worker.ageing.keeper import STEPS, AgeingMetrics, alone, opened, work
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError
 

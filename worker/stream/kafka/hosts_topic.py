@@ -13,9 +13,8 @@ from contextlib import contextmanager
 import msgspec
 
 from worker.errors import BrokerError
-from worker.hosts.all_hosts import Hosts, decoded
-from worker.records.passing import Outgoing, Received
-from worker.records.runs import runs
+from worker.hosts import Hosts, decoded
+from worker.records.passing import Outgoing, Received, runs
 from worker.records.verdict import Verdict, decode
 from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, translated

@@ -12,9 +12,8 @@ from worker.errors import BrokerError
 from worker.records.passing import RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, client_options, positions, translated
-from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import existing
-from worker.stream.kafka.unpacking import BoundedPolls
+from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant
 
 POLL_MS = 500
 AT_ONCE = 5000

@@ -29,10 +29,9 @@ from worker.records.passing import Outgoing, RawRecord, Received, Source
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, positions, translated
 from worker.stream.kafka.member import Member
-from worker.stream.kafka.tolerance import be_tolerant
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
-from worker.stream.kafka.unpacking import BoundedPolls
+from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant
 
 T = TypeVar("T")
 

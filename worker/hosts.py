@@ -1,4 +1,4 @@
-"""One host, as far as verdicts tell: how many pages, how many of them new, and what its copies have in common.
+"""What verdicts say of hosts, for frontiers and operators: how many pages of each are new, and what its copies share.
 
 All is bounded, whatever a host has. Of representatives and traits those that occur most are kept, by Space-Saving
 (Metwally, Agrawal, El Abbadi 2005): one that comes anew takes the place, and the rank, of the one that is ranked last.
@@ -8,13 +8,16 @@ hashes ("k minimum values": Bar-Yossef et al. 2002): a page that is crawled agai
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Literal
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import xxhash
 
-from worker.hosts.traits import traits_of
+from worker.records.hints import host_of
 from worker.records.verdict import Verdict
 
 MOST_COPIED = 48
@@ -90,7 +93,7 @@ class Host(msgspec.Struct):
         pages, unique, near, exact: verdicts, by what they say.
         most_copied, repeated: see there.
         flags: the kinds of `repeated`.
-        useless: traits whose URLs have nothing of their own (`worker.hosts.traits`).
+        useless: traits whose URLs have nothing of their own (see "Traits").
         copied, traits: what the rest is worked out from: by the URL of the representative, by the trait.
     """
 
@@ -153,3 +156,124 @@ def _kind(seen: Seen) -> RepeatedKind:
 
 def _is_useless(seen: Seen) -> bool:
     return len(seen.sample) >= LEAST_URLS and USELESS * sum(seen.notes) <= len(seen.sample)
+
+
+# Traits ---------------------------------------------------------------------------------------------------------------
+#
+# What a URL has in common with others of its host: the parameters of its query, and the shape of a path with numbers.
+#
+#     ?sid              it has that parameter              ?action=diff      ... with that word for a value
+#     ;jsessionid       the same in its path               /calendar/#/#     its path, numbers standing for each other
+#
+# Numbers in names count as one another too. To tell by such traits which URLs never bring anything new is after
+# Bar-Yossef, Keidar, Schonfeld: Do Not Crawl in the DUST (WWW 2007), with verdicts in the place of fetched samples.
+
+
+TRAITS_OF_URL = 16
+"""Of one URL: of more parameters the first ones count."""
+MOST_CHARACTERS = 100
+_NUMBERS = re.compile(r"(?<![0-9a-zA-Z])(?=[a-f]*[0-9])[0-9a-f]{8,}(?:-[0-9a-f]+)*(?![0-9a-zA-Z])|[0-9]+")
+"""A word of hexadecimal digits, or decimal ones anywhere."""
+_WORD = re.compile(r"[A-Za-z_-]{1,20}")
+
+
+def traits_of(url: str) -> list[str]:
+    """The traits of a URL, each once."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    found: dict[str, None] = {}
+    for mark, name, value in _parameters(parts):
+        found[mark + name] = None
+        if _WORD.fullmatch(value):
+            found[f"{mark}{name}={value}"] = None
+    path = _alike(parts.path.partition(";")[0])
+    if "#" in path:
+        found[path] = None
+    return [trait for trait in found if len(trait) <= MOST_CHARACTERS][:TRAITS_OF_URL]
+
+
+def without(url: str, traits: set[str]) -> str:
+    """The URL without those of its parameters that are, or make, one of these traits."""
+    parts = urlsplit(url)
+    path, *rest = parts.path.split(";")
+    path = ";".join([path, *(part for part in rest if not _is_one(";", part, traits))])
+    query = "&".join(part for part in parts.query.split("&") if not _is_one("?", part, traits))
+    return url if (path, query) == parts[2:4] else parts._replace(path=path, query=query).geturl()
+
+
+def _parameters(parts: SplitResult) -> list[tuple[str, str, str]]:
+    """Mark, name and value of each parameter."""
+    inside = [(";", each) for each in parts.path.split(";")[1:]]
+    behind = [("?", each) for each in parts.query.split("&")]
+    return [(mark, *_named(each)) for mark, each in inside + behind if each]
+
+
+def _named(parameter: str) -> tuple[str, str]:
+    name, _, value = parameter.partition("=")
+    return _alike(name), value
+
+
+def _is_one(mark: str, parameter: str, traits: set[str]) -> bool:
+    name, value = _named(parameter)
+    return mark + name in traits or f"{mark}{name}={value}" in traits
+
+
+def _alike(text: str) -> str:
+    return _NUMBERS.sub("#", text)
+
+
+# All hosts ------------------------------------------------------------------------------------------------------------
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Host)
+
+
+class Hosts:
+    """All hosts: each kept as the bytes that are written of it, and opened while its verdicts are counted.
+
+    Args:
+        known: of each host its bytes.
+    """
+
+    def __init__(self, known: dict[str, bytes] | None = None) -> None:
+        self._known = known or {}
+        self.nowhere = 0
+        """Pages whose URL names no host."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The bytes of each, those with most pages first."""
+        pages = {name: decoded(line).pages for name, line in self._known.items()}
+        return (self._known[name] for name in sorted(pages, key=lambda name: (-pages[name], name)))
+
+    def names(self) -> list[str]:
+        """Of all hosts."""
+        return sorted(self._known)
+
+    def add(self, verdicts: Iterable[Verdict]) -> dict[str, bytes]:
+        """Count these; the hosts that changed, and what is to be written of them."""
+        opened: dict[str, Host] = {}
+        for verdict in verdicts:
+            name = host_of(verdict.url)
+            if not name:
+                self.nowhere += 1
+                continue
+            if name not in opened:
+                line = self._known.get(name)
+                opened[name] = Host(name) if line is None else decoded(line)
+            opened[name].add(verdict)
+        for host in opened.values():
+            host.work_out()
+        changed = {name: _encoder.encode(host) for name, host in opened.items()}
+        self._known |= changed
+        return changed
+
+
+def decoded(line: bytes) -> Host:
+    """A host; msgspec.DecodeError: it is none."""
+    return _decoder.decode(line)
