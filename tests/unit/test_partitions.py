@@ -98,7 +98,7 @@ def test_a_record_is_ours_exactly_as_long_as_nothing_came_between(events):
             case Event.LOST:
                 partitions.lost([PAGES])
         if event in (Event.GAINED, Event.READ_ON, Event.LOST):
-            assert not any(partitions.holds(PAGES, tenure) for tenure in polled)
+            assert not any(partitions.held({PAGES: tenure}) for tenure in polled)
         if partitions[PAGES].state is not State.FOREIGN:
             polled.append(partitions[PAGES].tenure)
-            assert partitions.holds(PAGES, polled[-1])
+            assert partitions.held({PAGES: polled[-1]}) == {PAGES}

@@ -149,10 +149,10 @@ class Partitions:
         polled = {partition_of(each.record.source) for each in received}
         return Batch(received, pending, {partition: self[partition].tenure for partition in polled})
 
-    def holds(self, partition: Partition, tenure: int) -> bool:
-        """Whether records of that tenure are still ours to answer."""
-        life = self[partition]
-        return life.state is not State.FOREIGN and life.tenure == tenure
+    def held(self, tenures: Mapping[Partition, int]) -> set[Partition]:
+        """Those whose records, of these tenures, are still ours to answer."""
+        lives = ((partition, self[partition], tenure) for partition, tenure in tenures.items())
+        return {p for p, life, tenure in lives if life.state is not State.FOREIGN and life.tenure == tenure}
 
 
 class Item(NamedTuple):
@@ -185,19 +185,15 @@ class Batch:
 
     def owned(self, items: Iterable[Item], partitions: Partitions) -> list[Item]:
         """What belongs to partitions that have stayed ours since these records were polled."""
-        held = self.held(partitions)
+        held = partitions.held(self.tenures)
         return [each for each in items if partition_of(each.outcome.source) in held]
-
-    def held(self, partitions: Partitions) -> set[Partition]:
-        """The partitions that have stayed ours since."""
-        return {partition for partition, tenure in self.tenures.items() if partitions.holds(partition, tenure)}
 
 
 def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Partition, int]:
     """The first offset in flight of each partition, among the records that are still ours."""
     first: dict[Partition, int] = {}
     for batch in batches:
-        held = batch.held(partitions)
+        held = partitions.held(batch.tenures)
         for each in batch.received:
             if (partition := partition_of(each.record.source)) in held:
                 first.setdefault(partition, each.record.source.offset)
@@ -208,7 +204,7 @@ def counts(batches: Iterable[Batch], partitions: Partitions) -> Counter[Partitio
     """The records in flight of each partition, among those that are still ours."""
     found: Counter[Partition] = Counter()
     for batch in batches:
-        held = batch.held(partitions)
+        held = partitions.held(batch.tenures)
         found.update(p for each in batch.received if (p := partition_of(each.record.source)) in held)
     return found
 
