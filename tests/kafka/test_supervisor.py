@@ -1,5 +1,6 @@
 """`run --processes 2`: both consume, one port shows both, the killed one comes back, and none is left behind."""
 
+import errno
 import os
 import signal
 import socket
@@ -18,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import descendants, runs, wait_until_gone
 from tests.servers import running_redis
 from tests.stream import ROOT, Stream, json_page, texts, until
-from worker.stream.supervisor import ConsumersCollector
+from worker.errors import WorkerError
+from worker.stream.supervisor import METRICS_BYTES, SCRATCH, ConsumersCollector, _reserve
 
 
 def free_port():
@@ -99,6 +101,7 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     stream.wait_for(150)
     assert set(stream.answers().values()) == {1}
     until(lambda: supervisor.metric("simhash_dedup_pages_total") == 150, "the killed one's pages are still counted")
+    check_that_metrics_have_their_room(temporary)
     left = descendants(supervisor.process.pid)
     # To all of them, as a service manager does, and from the supervisor again: each finishes what it has.
     os.killpg(supervisor.process.pid, signal.SIGTERM)
@@ -106,6 +109,23 @@ def test_consumers_share_the_work_and_one_port_and_a_killed_one_is_replaced(stre
     assert not any(map(runs, left))
     assert list(temporary.iterdir()) == []
     assert (tmp_path / "log").read_text().count("stopped: all that was judged is committed") == 2
+
+
+def check_that_metrics_have_their_room(temporary):
+    """Two processes' files, though there were three, and no holes: whoever writes into one on a full disk is killed."""
+    files = list(temporary.glob(f"{SCRATCH}*/*.db"))
+    assert sorted(file.name for file in files) == sorted(f"{kind}_{n}.db" for kind in METRICS_BYTES for n in range(2))
+    for stat in (file.stat() for file in files):
+        assert stat.st_blocks * 512 >= stat.st_size
+
+
+def test_where_there_is_no_room_for_metrics_a_consumer_says_so(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(WorkerError, match=f"no room for metrics in {tmp_path} .*No space left on device"):
+        _reserve(tmp_path, "0")
 
 
 def test_consumers_go_on_when_redis_was_restarted(kafka_server, name, tmp_path):

@@ -19,15 +19,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Metric, values
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
+from prometheus_client.values import MultiProcessValue
 
 from worker import logs
 from worker.ageing.keeper import STEPS, keep
-from worker.errors import UNREACHABLE_EXIT_CODE, exit_code_of, report
+from worker.errors import UNREACHABLE_EXIT_CODE, WorkerError, exit_code_of, report
 from worker.scratch import scratch_directory
 from worker.settings import Settings
 from worker.stopping import end_tracker, signals_held, stop_on_signals
@@ -38,6 +40,14 @@ from worker.stream.status import Status
 log = logging.getLogger(__name__)
 
 SCRATCH = "simhash-dedup-metrics-"
+METRICS_BYTES = {
+    "counter": 128 << 10,
+    "histogram": 128 << 10,
+    "gauge_livemostrecent": 128 << 10,
+    "gauge_max": 128 << 10,
+    "gauge_livesum": 1 << 20,  # the lag of each partition: 4,000 of them
+}
+"""Of the files that a process shares its metrics by, as prometheus-client calls them; `_reserve` says what for."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
@@ -75,11 +85,13 @@ class _Work:
 
     Attributes:
         name: of it, for messages.
+        key: what the files of its metrics are called by. Started again it goes on with them, so they do not add up.
         do: is called in the process.
         status: of a consumer; None: it fills the archive.
     """
 
     name: str
+    key: str
     do: Callable[[], None]
     status: Status | None = None
 
@@ -121,14 +133,14 @@ def supervise(settings: Settings) -> int:
 
 def _works(settings: Settings, statuses: Iterable[Status]) -> Iterator[_Work]:
     for number, status in enumerate(statuses):
-        yield _Work(f"consumer {number}", partial(_consume, settings, status), status)
+        yield _Work(f"consumer {number}", str(number), partial(_consume, settings, status), status)
     for step in STEPS if settings.archive is not None else ():
-        yield _Work(f"the process that fills the archive ({step})", partial(_age, settings, step))
+        yield _Work(f"the process that fills the archive ({step})", step, partial(_age, settings, step))
 
 
 def _start(settings: Settings, work: _Work) -> _Supervised:
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_child, args=(settings, work.name, work.do))
+    process = context.Process(target=_child, args=(settings, work))
     with signals_held():
         process.start()
     return _Supervised(work, process, time.monotonic())
@@ -143,17 +155,38 @@ def _age(settings: Settings, step: str) -> None:
     keep(settings, step, CollectorRegistry())
 
 
-def _child(settings: Settings, name: str, do: Callable[[], None]) -> None:
+def _child(settings: Settings, work: _Work) -> None:
     """The process; it ends when the supervisor does, however that ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    logs.configure(settings.log_level, settings.log_format, whose=name)
+    logs.configure(settings.log_level, settings.log_format, whose=work.name)
     try:
-        do()
+        _reserve(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]), work.key)
+        values.ValueClass = MultiProcessValue(lambda: work.key)
+        work.do()
     except Exception as error:
-        report(error, name)
+        report(error, work.name)
         sys.exit(exit_code_of(error))
+
+
+def _reserve(directory: Path, key: str) -> None:
+    """Take the room for a process's metrics before there are any.
+
+    The client makes their files with holes and writes to them as memory. A process that writes into a hole of a full
+    disk is killed (SIGBUS), though nothing but its metrics were at stake.
+
+    Raises:
+        WorkerError: there is no room.
+    """
+    for kind, size in METRICS_BYTES.items():
+        descriptor = os.open(directory / f"{kind}_{key}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            raise WorkerError(f"no room for metrics in {directory} (TMPDIR says where): {error}") from error
+        finally:
+            os.close(descriptor)
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
@@ -185,7 +218,7 @@ def _note_end(child: _Supervised, code: int) -> None:
     if child.work.status is not None:
         child.work.status.ready(assigned=False)
         child.work.status.progress()
-    mark_process_dead(child.process.pid)
+    mark_process_dead(child.work.key)
 
 
 def _stop(children: list[_Supervised]) -> None:
