@@ -15,8 +15,9 @@ from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.index.redis.opening import open_index
 from simhash.index.urls import shipped, stored_bytes
+from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
-from simhash.planning.memory_size import listpack_integer, listpack_string, memory, size_class
+from simhash.planning.memory_size import memory
 from simhash.planning.plans import CHECK_LIMIT_US, PlanRequest, candidates, cheapest_quick, designs_for, plans
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import profile as find_profile
