@@ -158,6 +158,8 @@ def _store_until_it_dies(primary: RedisServer, seed: int, replicas: int, enough:
                     enough.set()
         except IndexFault:
             return confirmed
+        finally:
+            enough.set()  # also where a replica on a busy machine has not acknowledged a batch in time
 
 
 def _lost(index: RedisIndex, confirmed: list[Entry]) -> int:
