@@ -5,9 +5,9 @@ recipes of `TokenPairs` with a `MinHashSketch`. It reads HTML as `simhash.readin
 the blocks of `simhash.archive`, and keeps the pages of an index in memory. It is optional: where it was not built, or
 was built for another version, Python and NumPy do the work.
 
-What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `folding` the forms,
-under the recipe's normalisation, of characters that fold the same wherever they stand. A part of a text with any other
-character (a combining mark, say) is normalised by Python.
+What the kernel knows of characters comes from here: the kinds of `segment.kinds_table`, and from `normalisation` the
+forms, under the recipe's normalisation, of characters that fold the same wherever they stand. A part of a text with any
+other character (a combining mark, say) is normalised by Python.
 """
 
 from __future__ import annotations
