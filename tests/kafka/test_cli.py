@@ -379,6 +379,17 @@ def test_an_error_of_a_file_that_no_command_foresaw_is_one_line(tmp_path, argume
     assert_refused(run(*(each.format(dir=tmp_path) for each in arguments)), 3, message.format(dir=tmp_path))
 
 
+def test_where_no_temporary_file_can_be_the_variable_is_named_by_which_it_could(pages, tmp_path):
+    """As in a container whose file system may only be read."""
+    nowhere = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/nowhere']"
+    program = f"{nowhere}; from worker.cli.main import main; main()"
+    words = ("file", "-q", str(pages), "--state", str(tmp_path / "state"), "--out", str(tmp_path / "out"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert_refused(done, 3, "No usable temporary directory found in ['/nowhere']; TMPDIR may name one")
+
+
 def test_what_an_earlier_run_has_written_is_overwritten_only_when_it_is_told_so(pages, tmp_path):
     out = tmp_path / "out"
     out.write_text("of an earlier run")

@@ -201,6 +201,8 @@ def _of_a_file(error: OSError) -> InputError | None:
     """What a command did not foresee of its files, in a line: the system says which, or that a disk is at fault."""
     if error.filename is not None:
         return InputError(f"cannot read or write {error.filename}: {error.strerror}")
+    if error.errno == errno.ENOENT:  # of the module `tempfile`, which names where it looked
+        return InputError(f"{error.strerror}; TMPDIR may name one")
     if error.errno not in (errno.ENOSPC, errno.EIO):
         return None
     _give_up_standard_output()
