@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from simhash.evaluation.truth import Pair
 from simhash.relation.tables import Design, design_for
 from simhash.relation.tables import design as find_design
 from simhash.signature.profiles import Profile
-from worker.cli.options import LOGGING, settings_of, settings_options
+from worker.cli.options import LOGGING, cores, settings_of, settings_options
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
 from worker.evaluating.assessment import Assessment, FingerprintedCorpus, as_json, assess, best, with_common_substrings
@@ -138,7 +137,7 @@ def evaluate(
     if pairs and pairs_out:
         raise SettingsError("--pairs-out is for pairs that are computed, and --pairs names a file of them: give one")
     _check_places((json_path, pairs_out, wrong_out), plots)
-    settings = settings_of(config, options, DEFAULTS | {"processes": os.cpu_count() or 1})
+    settings = settings_of(config, options, DEFAULTS | {"processes": cores()})
     console = Console(quiet=quiet)
     corpus = read_corpus([*pages, *more_pages], settings.max_page_bytes)
     known = read_pairs(pairs) if pairs else _computed(corpus, settings, [*profiles, settings.profile][0], console)

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from simhash.index import Index
 from simhash.signature.profiles import Profile
-from worker.cli.options import LOGGING, Count, settings_of, settings_options
+from worker.cli.options import LOGGING, Count, cores, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import Input, open_inputs
@@ -174,7 +174,7 @@ def file(
     if redis_url and server:
         raise SettingsError("--redis names a server, --server takes that of the setting redis_url: give one of them")
     job = Job(inputs, _places(out, options), state, server or redis_url is not None, force)
-    settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": os.cpu_count() or 1})
+    settings = settings_of(config, options | {"redis_url": redis_url}, DEFAULTS | {"processes": cores()})
     console = Console(stderr=True, quiet=quiet)
     if not job.on_server and "redis_url" in settings.model_fields_set:
         note = "redis_url is for streams: this run has an index of its own; --server judges on that server's"

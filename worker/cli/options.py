@@ -1,11 +1,14 @@
-"""Flags made from the settings, so that both have the same names, help and defaults; and `--profile` of commands that
-need nothing else of them.
+"""Flags made from the settings, so that both have the same names, help and defaults; `--profile` of commands that need
+nothing else of them; and how many processors there are for those that use all.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LOGGING = ("log_level", "log_format")
 INDEX = ("redis_url", "redis_timeout", "index_name")
+CONTROL_GROUP = Path("/sys/fs/cgroup")
 NO_DEFAULTS: Mapping[str, Any] = {}
 
 
@@ -94,6 +98,16 @@ def settings_of(config: Path | None, flags: Mapping[str, Any], defaults: Mapping
     settings = load(given, config, defaults)
     logs.configure(settings.log_level, settings.log_format)
     return settings
+
+
+def cores(control_group: Path = CONTROL_GROUP) -> int:
+    """How many processors this program may use at once: those that it may run on or, if that is less, what the quota of
+    its container comes to (control groups of version 2)."""
+    allowed = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):  # there is none: no such file, or "max"
+        quota, period = map(int, (control_group / "cpu.max").read_text().split())
+        allowed = min(allowed, max(1, math.ceil(quota / period)))
+    return allowed
 
 
 PROFILE = click.option("--profile", metavar="NAME|FILE", help="recipe of the fingerprints: a name, or a TOML file")

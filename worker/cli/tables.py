@@ -34,6 +34,7 @@ from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profile_file import SUFFIX, read_profile
 from simhash.signature.profiles import profile as find_profile
+from worker.cli.options import cores
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
 from worker.index.table_source import fingerprint_in, open_source
@@ -158,8 +159,7 @@ def _built(
     share: Callable[[], float],
 ) -> Manifest:
     """Build with progress; SIGTERM and Ctrl-C end it between two steps."""
-    cores = len(os.sched_getaffinity(0))
-    effort = Effort(options["memory"], options["threads"] or cores, options["block"])
+    effort = Effort(options["memory"], options["threads"] or cores(), options["block"])
     with stop_on_signals() as stopping, _progress(console, share) as tell:
 
         def step(stage: str, done: int, total: int | None) -> None:
