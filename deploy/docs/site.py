@@ -27,6 +27,8 @@ OUTSIDE = {
     "deploy/README.md": "deploy.md",
     "deploy/kubernetes/batch.Dockerfile": "batch.Dockerfile",
     "deploy/kubernetes/batch.yaml": "batch.yaml",
+    "deploy/kubernetes/worker.yaml": "worker.yaml",
+    "deploy/redis/redis.conf": "redis.conf",
     "samples/README.md": "samples.md",
 }
 """Where the repository has a page, or a file that a page leads to, and where the site has it."""

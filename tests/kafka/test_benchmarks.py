@@ -56,6 +56,6 @@ def test_a_benchmark_ends_well(words, tree):
     given = [STAND_INS.get(word, word) for word in f"{flags} {SMALLEST[module]}".split()]
     own = {**os.environ, "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", module, *filter(None, given)]
-    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
