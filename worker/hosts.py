@@ -168,7 +168,6 @@ def _is_useless(seen: Seen) -> bool:
 # Numbers in names count as one another too. To tell by such traits which URLs never bring anything new is after
 # Bar-Yossef, Keidar, Schonfeld: Do Not Crawl in the DUST (WWW 2007), with verdicts in the place of fetched samples.
 
-
 TRAITS_OF_URL = 16
 """Of one URL: of more parameters the first ones count."""
 MOST_CHARACTERS = 100
@@ -225,7 +224,6 @@ def _alike(text: str) -> str:
 
 
 # All hosts ------------------------------------------------------------------------------------------------------------
-
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Host)

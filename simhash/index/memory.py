@@ -241,7 +241,6 @@ def _inserted_ms(record: bytes) -> int:
 
 # Stored pages ---------------------------------------------------------------------------------------------------------
 
-
 _Place = tuple[str, int, int]
 """A table ("t") or band ("b"), its number, and a prefix."""
 WORD_BITS = 64

@@ -219,7 +219,6 @@ def _check_tree(markup: _Markup, limits: MarkupLimits) -> None:
 
 # Open elements --------------------------------------------------------------------------------------------------------
 
-
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that never hold others, or that a parser ends by itself before the next of their kind.
 NOT_NESTING = frozenset(

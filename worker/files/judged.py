@@ -121,6 +121,8 @@ def _settle(batch: _Batch, bench: Workbench, outputs: Outputs, summary: Summary)
     outputs.flush()
 
 
+# Reading ahead --------------------------------------------------------------------------------------------------------
+
 MAX_RECORDS = 512
 MAX_BYTES = 32 << 20
 """Read ahead so far, and no further, except for one record."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import xxhash
 
+T = TypeVar("T")
 Headers = list[tuple[str, bytes]]
 
 
@@ -97,9 +98,6 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     partition: int | None
-
-
-T = TypeVar("T")
 
 
 def runs(items: Iterable[T], size: Callable[[T], int], most_bytes: int, most: int | None = None) -> Iterator[list[T]]:

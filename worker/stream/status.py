@@ -71,6 +71,8 @@ def watch(status: Status, limit: float) -> None:
     threading.Thread(target=run, name="watchdog", daemon=True).start()
 
 
+# Told in the log ------------------------------------------------------------------------------------------------------
+
 PROGRESS_SECONDS = 30.0
 RAREST_SECONDS = 600.0
 

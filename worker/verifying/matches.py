@@ -233,7 +233,6 @@ def _apart(pages: ComparedPages, row: int, match: int) -> str:
 # none of the pages that can have been the last version explains it. In a URL of very many pages the `LOOKED_AT` on
 # either side are looked at, and what none of these explains is let pass.
 
-
 WRONG = "wrong previous"
 LOOKED_AT = 64
 SKETCH_BITS = 128
