@@ -101,7 +101,7 @@ def _similar(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float]]:
     sizes = np.array([len(each) for each in sets], dtype=np.int64)
     ranks = _ranked(sets, sizes)
     prefixes = _prefixes(ranks, sizes)
-    having = _inverted(prefixes, ranks.values.max(initial=-1) + 1)
+    having = _inverted(prefixes, int(ranks.values.max(initial=-1)) + 1)
     here = np.zeros(len(having.starts) - 1, dtype=bool)
     for row in range(len(sets)):
         others = np.unique(having.of(prefixes[row]))

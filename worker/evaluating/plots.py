@@ -132,7 +132,7 @@ def _distance_panel(axes: Axes, counted: NDArray[np.int64], reach: int) -> None:
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
     axes.set_yscale("log")
-    axes.set_ylim(FLOOR, max(counted.max(), 1) * 60)
+    axes.set_ylim(FLOOR, max(float(counted.max()), 1.0) * 60)
     axes.set_xlim(-1, last + 2)
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
     axes.yaxis.set_minor_locator(NullLocator())
