@@ -1,7 +1,7 @@
 """`docker compose up`, as far as that goes without an engine: a stand-in runs those services that are ours, in their
 order, each with its command and environment, on a Kafka and a Redis of their own (tests/docker.py).
 
-What the file says of containers is held in tests/unit/test_deploy.py.
+What the file says of containers is held in tests/kafka/test_deploy.py.
 """
 
 import json

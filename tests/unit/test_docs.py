@@ -154,6 +154,16 @@ def test_the_environment_is_read_in_one_place():
     assert readers <= {"main.py", "settings.py", *for_libraries}
 
 
+def test_tests_lie_where_it_says_that_they_need_no_server():
+    """`make unit` is for a machine without one."""
+    own = Path(__file__)
+    for path in sorted(own.parent.glob("*.py")):
+        named = re.findall(
+            r"\b(?:tests\.servers|deploy\.local\.(?:brokers|stores)|(?:redis|kafka)_server)\b", path.read_text()
+        )
+        assert path == own or named == [], path
+
+
 def test_packages_only_re_export():
     for path in (ROOT / "simhash" / "index" / "__init__.py", ROOT / "worker" / "stream" / "kafka" / "__init__.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
