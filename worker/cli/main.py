@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from worker.cli.terminal import guard_streams
-from worker.errors import InputError
+from worker.errors import InputError, exit_code_of, report
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,6 @@ def main() -> None:
         _give_up_standard_output()  # nobody reads it any more: end as SIGPIPE would
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
-        from worker.errors import exit_code_of, report
-
         told = (isinstance(error, OSError) and _of_a_file(error)) or error
         report(told)
         sys.exit(exit_code_of(told))
