@@ -119,6 +119,15 @@ KEYS = tuple(_ProfileFile.__struct_fields__)
 _AS_THEY_ARE = ("version", "extractor", "normalisation", "hash", "bits", "zero_sum", "k", "reach", "min_features")
 
 
+def named_profile(name: str) -> Profile:
+    """The profile of that name, or of that TOML file.
+
+    Raises:
+        ProfileError: there is none of that name, or the file says nothing that can be.
+    """
+    return read_profile(Path(name)) if name.endswith(SUFFIX) else shipped(name)
+
+
 def read_profile(path: str | Path) -> Profile:
     """The profile of a TOML file; word lists are looked for beside it.
 

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 import click
 
 from simhash.errors import ProfileError
-from simhash.signature.profile_file import SUFFIX, read_profile
+from simhash.signature.profile_file import named_profile
 from simhash.signature.profiles import Profile
-from simhash.signature.profiles import profile as find_profile
 from worker import logs
 from worker.errors import SettingsError
 from worker.settings import CONFIG_VARIABLE, Settings, count_of, load, written
@@ -120,6 +119,6 @@ def given_profile(name: str) -> Profile:
         SettingsError: there is none.
     """
     try:
-        return read_profile(name) if name.endswith(SUFFIX) else find_profile(name)
+        return named_profile(name)
     except ProfileError as error:
         raise SettingsError(f"profile: {error}") from error

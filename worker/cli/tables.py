@@ -32,8 +32,7 @@ from simhash.index.rows import decoded_takedown
 from simhash.relation.tables import Design
 from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import BAND_BITS
-from simhash.signature.profile_file import SUFFIX, read_profile
-from simhash.signature.profiles import profile as find_profile
+from simhash.signature.profile_file import named_profile
 from worker.cli.options import cores
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
@@ -138,7 +137,7 @@ def build_command(
 
 def _profile(name: str) -> Any:
     try:
-        return read_profile(Path(name)) if name.endswith(SUFFIX) else find_profile(name)
+        return named_profile(name)
     except ProfileError as error:
         raise SettingsError(f"--profile: {error}") from error
 

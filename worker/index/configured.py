@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from simhash.errors import DesignError, ProfileError
 from simhash.index import IndexSpec, Relation, Retention
@@ -13,9 +12,8 @@ from simhash.index.urls import UrlDictionary, shipped
 from simhash.reading.extract import require_extractor
 from simhash.relation.tables import Design, automatic_design, design_for
 from simhash.relation.tables import design as find_design
-from simhash.signature.profile_file import SUFFIX, read_profile
+from simhash.signature.profile_file import named_profile
 from simhash.signature.profiles import Profile
-from simhash.signature.profiles import profile as find_profile
 from worker.errors import SettingsError
 from worker.settings import Settings
 
@@ -27,8 +25,7 @@ def configured_profile(settings: Settings) -> Profile:
         SettingsError: there is none of that name, the file says nothing that can be, or its extractor is not installed.
     """
     try:
-        name = settings.profile
-        profile = read_profile(Path(name)) if name.endswith(SUFFIX) else find_profile(name)
+        profile = named_profile(settings.profile)
         require_extractor(profile.extractor)
         return profile
     except ProfileError as error:
