@@ -346,7 +346,7 @@ def test_takedowns_are_published(backend, kafka_server, filled, name):
         topic,
         bootstrap_servers=kafka_server.bootstrap_servers,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=90_000,  # a fetch that is not answered is given up after 30 s
     )
     with closing(consumer):
         message = next(consumer)

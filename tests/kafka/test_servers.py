@@ -46,7 +46,7 @@ def consume(server: KafkaServer, count: int) -> list[bytes]:
         bootstrap_servers=server.bootstrap_servers,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
-        consumer_timeout_ms=30_000,
+        consumer_timeout_ms=90_000,  # a fetch that is not answered is given up after 30 s
     )
     values = [message.value for _, message in zip(range(count), consumer, strict=False)]
     consumer.close()

@@ -126,7 +126,7 @@ def test_of_a_bucket_that_is_far_too_large_a_page_looks_at_some(client, name, cl
     number, key = next((n, key) for n, (key, field) in enumerate(places) if field[3] % 8 == 0)
     client.hset(key, mapping={n.to_bytes(4): bytes(2) + page(n).version for n in range(20_000)})
     index.check_and_insert([page(number)], {})
-    assert client.hlen(key) == 20_001 - 500
+    assert 20_001 - client.hlen(key) in (499, 500)  # its own may be among those that are looked at
 
 
 def opened(client, name, clock, retention=FOR_EVER):
