@@ -79,10 +79,10 @@ def gain(session, stream):
     until(all_of_them, "an assignment")
 
 
-def answer(session, stream, number, offset, on_step=lambda step: None):
+def answer(session, stream, number, offset, on_step=lambda step: None, times=1):
     """Send a verdict of a partition, with its offset."""
     out = [Outgoing(stream.verdict_topic, b"key", b"%d up to %d" % (number, offset), [], number)]
-    session.send(out, {Partition(stream.input_topic, number): offset}, on_step)
+    session.send(times * out, {Partition(stream.input_topic, number): offset}, on_step)
 
 
 def at(step, action):
@@ -175,7 +175,8 @@ def test_a_producer_that_another_one_fences_commits_nothing_more(stream):
     assert seen(stream) == (["1 up to 1"], [None, 1])
 
 
-def test_a_record_that_the_topic_does_not_take_any_more_takes_the_transaction_with_it(stream):
+@pytest.mark.parametrize("verdicts", [1, 20])
+def test_a_record_that_the_topic_does_not_take_any_more_takes_the_transaction_with_it(stream, verdicts):
     def allow(limit):
         topic = ConfigResource("topic", stream.verdict_topic, configs={"max.message.bytes": limit})
         with closing_admin(stream.bootstrap_servers) as admin:
@@ -183,7 +184,7 @@ def test_a_record_that_the_topic_does_not_take_any_more_takes_the_transaction_wi
 
     with session_of(stream) as session:
         with pytest.raises(SessionLost, match="MessageSizeTooLarge"):
-            answer(session, stream, 0, 2, at("begun", lambda: allow("10")))
+            answer(session, stream, 0, 2, at("begun", lambda: allow("10")), verdicts)
         with pytest.raises(WorkerError):
             answer(session, stream, 0, 2)
     allow("1048576")

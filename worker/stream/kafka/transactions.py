@@ -147,7 +147,10 @@ class Transactions:
     def _send(self, producer: _Producer, outgoing: Sequence[Outgoing]) -> None:
         """Send, and have every send confirmed."""
         futures = [producer.send(o.topic, o.value, o.key, o.headers, o.partition) for o in outgoing]
-        producer.flush(timeout=self._seconds)
+        try:
+            producer.flush(timeout=self._seconds)
+        except errors.UnknownError as error:  # "Future not done": the client has split a batch
+            raise errors.MessageSizeTooLargeError("a topic takes less than when this session began") from error
         for future in futures:
             future.get(timeout=self._seconds)
 
