@@ -43,23 +43,8 @@ def _no_settings_from_outside() -> None:
     for name in [name for name in os.environ if name.startswith("SIMHASH_DEDUP_")]:
         del os.environ[name]
     os.environ.setdefault(ONE_THREAD, "1")  # as the command itself does it
-    os.environ["SPARK_SUBMIT_OPTS"] = (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # Spark's processes live for seconds here
-    )
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that wait for servers beside those that compute; they take longer, so the last of them begins early."""
-    by_folder: dict[Path, dict[Path, int]] = {}
-    for item in items:
-        files = by_folder.setdefault(item.path.parent, {})
-        files.setdefault(item.path, len(files))
-    place = {
-        path: at / len(files) * (0.75 if folder.name in ("kafka", "spark") else 1)
-        for folder, files in by_folder.items()
-        for path, at in files.items()
-    }
-    items.sort(key=lambda item: (place[item.path], item.path))
+    # Spark's processes live for seconds here.
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 _stores: list[str] = []
