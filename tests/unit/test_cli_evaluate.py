@@ -226,6 +226,13 @@ def test_the_terminal_shows_languages_bands_and_what_was_left_out(files: Path) -
     assert run(files, "--quiet").output == ""
 
 
+def test_every_figure_is_whole_however_narrow_the_terminal_is(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    output = run(files, "--k", "3").output
+    assert "precision" in output
+    assert "…" not in output
+
+
 def test_plots_are_png_files(files: Path) -> None:
     result = run(files, "--plot", str(files / "plots"), "--profile", "default", "--profile", "jieba-tutorial")
     assert result.exception is None, result.output

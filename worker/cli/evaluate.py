@@ -45,6 +45,8 @@ FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 OUT = click.Path(path_type=Path, dir_okay=False)
 LARGEST_K = 16
 """Beyond it fingerprints of 64 bits say nothing, and the tables that find all pairs are hundreds."""
+WIDEST_TABLE = 1000
+"""In characters: more than any of these tables needs."""
 
 
 @dataclass(frozen=True)
@@ -281,10 +283,10 @@ def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
         )
         if speed.first_rejection:
             say(f"the first that is rejected: {speed.first_rejection}", console)
-        console.print(_rules_table(each))
-        console.print(_language_table(each))
+        _print_whole(_rules_table(each), console)
+        _print_whole(_language_table(each), console)
     console.rule("[bold]Recall by Jaccard similarity", align="left")
-    console.print(_bands_table(found))
+    _print_whole(_bands_table(found), console)
     say(_proposal(found), console)
 
 
@@ -309,6 +311,13 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right", no_wrap=True)
     return table
+
+
+def _print_whole(table: Table, console: Console) -> None:
+    """Print a table with every figure whole: a file has no width, and a narrow terminal breaks the lines."""
+    needed = console.measure(table, options=console.options.update(max_width=WIDEST_TABLE)).maximum
+    console.width = max(console.width, needed)
+    console.print(table)
 
 
 def _rules_table(found: Assessment) -> Table:
