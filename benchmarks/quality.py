@@ -2,8 +2,8 @@
 
 Four tables, in Markdown, as they stand in docs/quality.md: the speed of each profile, shipped or a file; peers on the
 same texts; the default with one part of its recipe changed at a time; the default through other tables. But for speed,
-texts are extracted once, by the default's extractor, and every pair of the set is compared, none is sampled. The
-profiles themselves are measured by `simhash-dedup evaluate`.
+texts are extracted once, by the extractor from whose texts the listed pairs were found (`--extractor`), and every pair
+of the set is compared, none is sampled. The profiles themselves are measured by `simhash-dedup evaluate`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from simhash.evaluation import search as compare_all
 from simhash.features.schemes import ScriptRuns
 from simhash.features.segment import segmenter
 from simhash.features.shingles import TokenShingles
+from simhash.reading.extract import EXTRACTORS
 from simhash.relation.tables import Design, design
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import DEFAULT, PROFILES, Profile, Signature, Weights
@@ -60,7 +61,7 @@ SPEED_STEP = 40
 SPEED_ROUNDS = 3
 TABLE_NAMES = ("speed", "peers", "recipe", "tables")
 LARGEST_PAGE = 64 << 20
-RECIPE = Recipe(DEFAULT, "json", Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16))
+LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 HEADER = ("", "recall ≥ .8", "recall ≥ .9", "precision", "false pairs", "found, not scored")
 
@@ -83,6 +84,7 @@ class Texts:
 @click.command()
 @click.option("--pages", type=FILE, multiple=True, required=True, help="as for simhash-dedup evaluate (repeatable)")
 @click.option("--pairs", type=FILE, required=True)
+@click.option("--extractor", type=click.Choice([*EXTRACTORS]), default="resiliparse-main", show_default=True)
 @click.option("--only", type=click.Choice(TABLE_NAMES), multiple=True, help="these tables alone")
 @click.option(
     "--profile",
@@ -90,7 +92,9 @@ class Texts:
     multiple=True,
     help="of the speed table: name or TOML file (repeatable) [default: all shipped]",
 )
-def main(pages: tuple[Path, ...], pairs: Path, only: tuple[str, ...], profiles: tuple[str, ...]) -> None:
+def main(
+    pages: tuple[Path, ...], pairs: Path, extractor: str, only: tuple[str, ...], profiles: tuple[str, ...]
+) -> None:
     """Compare the default with peers, with other recipes and through other tables."""
     console = Console(stderr=True)
     corpus = read_corpus(pages, LARGEST_PAGE)
@@ -98,12 +102,13 @@ def main(pages: tuple[Path, ...], pairs: Path, only: tuple[str, ...], profiles: 
     if "speed" in wanted:
         speed_table(corpus, profiles or PROFILES)
     if set(wanted) != {"speed"}:
-        _tables_of_pairs(corpus, pairs, wanted, console)
+        _tables_of_pairs(corpus, pairs, extractor, wanted, console)
 
 
-def _tables_of_pairs(corpus: Corpus, pairs: Path, wanted: Sequence[str], console: Console) -> None:
+def _tables_of_pairs(corpus: Corpus, pairs: Path, extractor: str, wanted: Sequence[str], console: Console) -> None:
     records = track(corpus.records(), "extracting", len(corpus.ids), console=console, transient=True)
-    texts = [text_of(record, RECIPE) for record in records]
+    recipe = Recipe(replace(DEFAULT, extractor=extractor), "json", LIMITS)
+    texts = [text_of(record, recipe) for record in records]
     truth = make_truth(corpus.ids, read_pairs(pairs))
     signatures = signatures_of(texts, DEFAULT)
     given = Texts(corpus, texts, truth, truth.known([s.digest for s in signatures]))
@@ -138,14 +143,14 @@ def speed_table(corpus: Corpus, profiles: Sequence[str]) -> None:
     rows = []
     for profile, timed in zip(made, zip(*rounds, strict=True), strict=True):
         rates = [len(records) / median(each) for each in zip(*timed, strict=True)]
-        rows.append([profile.name, *(f"{rate:,.0f}" for rate in rates)])
+        rows.append([profile.label, *(f"{rate:,.0f}" for rate in rates)])
     print(f"\nevery {SPEED_STEP}th page, {len(records)} in all; {native.describe()}, words by {segmenter()}")
     _print("Speed", ["", "pages/s", "pages/s without the kernel", "texts/s", "texts/s without the kernel"], rows)
 
 
 def _seconds(profile: Profile, records: Sequence[RawRecord]) -> tuple[float, float, float, float]:
     """Of all pages from their markup and from their text, each with the kernel and without it."""
-    recipe = RECIPE._replace(profile=profile)
+    recipe = Recipe(profile, "json", LIMITS)
     first = text_of(records[0], recipe)
     profile.signature(first, b"")  # loads dictionaries and tables
     profile.signature_in_numpy(first, b"")
@@ -190,9 +195,11 @@ def recipe_table(given: Texts) -> None:
     rows = []
     for profile, changes in groupby(_changes(), key=lambda change: change[1]):
         signatures = signatures_of(given.texts, profile)
+        known = given.truth.known([signature.digest for signature in signatures])
         named = list(changes)
         searched = compare_all(table_of(signatures, profile), [rule for _, _, rule in named])
-        rows += [given.row(name, found) for (name, _, _), found in zip(named, searched.found, strict=True)]
+        of_profile = replace(given, known=known)
+        rows += [of_profile.row(name, found) for (name, _, _), found in zip(named, searched.found, strict=True)]
     _print("One part changed at a time", HEADER, rows)
 
 
