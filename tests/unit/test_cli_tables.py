@@ -255,7 +255,7 @@ def test_a_lookup_shows_the_records(say, archive):
 
 def test_standard_input_is_looked_up_line_by_line(say, archive, monkeypatch):
     wanted = [page(number)["fingerprint"] for number in range(1, 40) if number % 7]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n".join(wanted)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n\n".join(wanted).encode())))
     lines = [json.loads(line) for line in say("tables", "lookup", archive, "-")[1].splitlines()]
     assert [line["fingerprint"] for line in lines] == wanted
     assert [bool(line["matches"]) for line in lines] == [number % 5 != 0 for number in range(1, 40) if number % 7]

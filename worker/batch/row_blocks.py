@@ -6,6 +6,7 @@ fingerprints are read whole and the URLs only where something matched.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer, without_views
+from worker.lines import next_line
 from worker.records.page import CONTENTS
 from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict, decode
@@ -182,7 +184,8 @@ def _verdicts(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     """Verdicts of a range of bytes, or of a whole compressed file; their place is where their line begins."""
     path = part.source.path
     with path.open("rb", buffering=0) as file, decompressed(file) as content:
-        lines = _all_lines(content) if is_compressed(path) else _lines_in(content, part.first, part.last)
+        first, last = (0, sys.maxsize) if is_compressed(path) else (part.first, part.last)
+        lines = _lines_in(content, first, last)
         while batch := list(islice(lines, VERDICT_ROWS)):
             number = part.source.number
             yield _whole(
@@ -204,21 +207,13 @@ def _verdict(line: bytes, offset: int, label: str) -> Verdict:
         raise InputError(f"the line at byte {offset:,} is no verdict: {error}") from error
 
 
-def _all_lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    for line in content:
-        if line.strip():
-            yield offset, line
-        offset += len(line)
-
-
 def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, bytes]]:
     """The lines that begin from `first` on and before `last`."""
     offset = max(0, first - 1)
-    content.seek(offset)
     if first:
-        offset += len(content.readline())  # ends with the byte before `first`, or belongs to the range before
-    while offset < last and (line := content.readline()):
+        content.seek(offset)
+        offset += len(next_line(content))  # ends with the byte before `first`, or belongs to the range before
+    while offset < last and (line := next_line(content)):
         if line.strip():
             yield offset, line
         offset += len(line)

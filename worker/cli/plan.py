@@ -22,9 +22,9 @@ from simhash.relation.tables import design as find_design
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
-from worker.compression import decompressed
 from worker.errors import InputError, SettingsError
 from worker.index.configured import configured_profile
+from worker.lines import lines_in
 from worker.settings import Settings
 
 URL_BYTES = 77
@@ -118,9 +118,7 @@ def plan(
 
 def _with_urls(question: PlanRequest, path: Path, out: Path | None) -> PlanRequest:
     """The question with the lengths of these URLs, as they are and by a dictionary trained on nine of ten of them."""
-    with path.open("rb", buffering=0) as file:
-        lines = (line.strip() for line in decompressed(file))
-        given = [line.decode(errors="replace") for line in lines if line]
+    given = [line.strip().decode(errors="replace") for _, line in lines_in(path)]
     if len(given) < LEAST_URLS:
         raise InputError(f"--urls: {path} has {len(given):,} URLs, too few to learn from: give {LEAST_URLS:,} or more")
     held_out, others = given[::10], [url for number, url in enumerate(given) if number % 10]

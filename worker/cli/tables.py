@@ -37,6 +37,7 @@ from worker.cli.options import cores
 from worker.cli.summary import say
 from worker.errors import InputError, SettingsError
 from worker.index.table_source import fingerprint_in, open_source
+from worker.lines import lines_in, lines_of
 from worker.records.verdict import hexadecimal
 from worker.stopping import stop_on_signals
 
@@ -279,16 +280,12 @@ def _forgotten(files: Iterable[Path]) -> tuple[frozenset[str], frozenset[bytes]]
     urls: set[str] = set()
     observations: set[bytes] = set()
     for path in files:
-        try:
-            lines = path.read_bytes().splitlines()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
-        for number, line in enumerate(lines, 1):
+        for number, line in lines_in(path):
             try:
                 if line.startswith(b"{"):
                     observations.add(bytes.fromhex(decoded_takedown(line).observation)[:8])
-                elif line.strip():
-                    urls.add(line.strip().decode())
+                else:
+                    urls.add(line.rstrip(b"\r\n").decode())
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: neither a URL nor a takedown: {error}") from error
     return frozenset(urls), frozenset(observations)
@@ -314,14 +311,21 @@ def lookup(directory: Path, fingerprints: Sequence[str], k: int | None) -> None:
     """
     found = 0
     tables = TableSet(directory)
-    given: Iterable[str] = (line.strip() for line in sys.stdin) if list(fingerprints) == ["-"] else fingerprints
-    wanted = (text for text in given if text)
+    wanted = _on_standard_input() if list(fingerprints) == ["-"] else filter(None, fingerprints)
     while some := list(islice(wanted, LOOKUP_LINES)):
         for line, count in _looked_up(tables, some, k):
             click.echo(line)
             found += count
     if not found:
         sys.exit(1)
+
+
+def _on_standard_input() -> Iterator[str]:
+    try:
+        for _, line in lines_of(sys.stdin.buffer):
+            yield os.fsdecode(line.strip())
+    except OSError as error:
+        raise InputError(f"standard input: {error.strerror or error}") from error
 
 
 def _looked_up(tables: TableSet, texts: Sequence[str], k: int | None) -> Iterator[tuple[bytes, int]]:

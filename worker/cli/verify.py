@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
 from worker.index.whole import found_whole
+from worker.lines import lines_in
 from worker.settings import Settings
 from worker.verifying.checks import Check
 from worker.verifying.rules import BUCKET_BITS, Given
-from worker.verifying.sources import Sources, opened
+from worker.verifying.sources import Sources
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -113,14 +113,13 @@ def verify(
         raise SettingsError("--index reads the index in Redis, --export a file: give one of them")
     sources = Sources(settings, verdicts, dead_letters, inputs, with_input, takedowns)
     started = time.monotonic()
-    with ExitStack() as stack:
-        lines: Iterator[bytes] | None = None
-        if export:
-            lines = iter(stack.enter_context(opened(export)))
-        elif with_index:
-            lines = rows_of_index(settings)
-        check = Check(sources, given, design, lines, (lambda _: None) if quiet else teller())
-        check.run()
+    lines: Iterator[bytes] | None = None
+    if export:
+        lines = (line for _, line in lines_in(export))
+    elif with_index:
+        lines = rows_of_index(settings)
+    check = Check(sources, given, design, lines, (lambda _: None) if quiet else teller())
+    check.run()
     for line in _told(check):
         click.echo(line)
     if summary_json:

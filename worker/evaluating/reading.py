@@ -13,7 +13,6 @@ and left out.
 from __future__ import annotations
 
 import codecs
-import io
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +30,12 @@ from simhash.evaluation import FoundPairs, common_share, joined, shingles_of
 from simhash.evaluation.truth import Pair
 from simhash.reading.extract import extract_text
 from simhash.signature.profiles import Signature
-from worker import compression
 from worker.errors import InputError
 from worker.files.inputs import open_input
 from worker.judging.children import Children
 from worker.judging.fingerprinters import Fingerprinters, PageLimits, Pending
 from worker.judging.judge import Prepared, Recipe, utf8_of
+from worker.lines import lines_in
 from worker.records.page import page_in
 from worker.records.passing import RawRecord
 
@@ -170,14 +169,9 @@ def _as_given(value: float | bool) -> str:
 
 def _lines(path: Path, kind: type[_Line]) -> Iterator[tuple[str, _Line]]:
     decoder = msgspec.json.Decoder(kind)
-    try:
-        with io.FileIO(path) as file, compression.decompressed(file) as content:
-            for number, line in enumerate(content, start=1):
-                if line.strip():
-                    where = f"line {number}"
-                    yield where, _parsed(decoder, line, f"{path}: {where}")
-    except compression.ERRORS as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    for number, line in lines_in(path):
+        where = f"line {number}"
+        yield where, _parsed(decoder, line, f"{path}: {where}")
 
 
 def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _Line:

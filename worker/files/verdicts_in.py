@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from worker import compression
 from worker.errors import InputError
+from worker.lines import lines_in
 from worker.records.verdict import Verdict, decode
 
 
@@ -19,17 +18,8 @@ def verdicts_in(path: Path) -> Iterator[Verdict]:
     Raises:
         InputError: it cannot be read, or a line is no verdict.
     """
-    try:
-        with compression.decompressed(io.FileIO(path)) as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield _verdict(path, number, line)
-    except compression.ERRORS as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _verdict(path: Path, number: int, line: bytes) -> Verdict:
-    try:
-        return decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}, line {number}: not a verdict: {error}") from error
+    for number, line in lines_in(path):
+        try:
+            yield decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}, line {number}: not a verdict: {error}") from error

@@ -12,6 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +34,7 @@ from simhash.signature.profiles import profile as find_profile
 from worker import compression
 from worker.compression import decompressed
 from worker.errors import InputError
+from worker.lines import next_line
 from worker.records import verdict
 
 BARE_DESIGNS = ("4", "6", "10", "16", "20")
@@ -87,7 +89,7 @@ class LineFile:
         """Its lines behind the first `skip`, with their numbers, from 1."""
         try:
             with self.open() as content:
-                yield from islice(enumerate(content, 1), skip, None)
+                yield from islice(enumerate(iter(partial(next_line, content), b""), 1), skip, None)
         except compression.ERRORS as error:
             raise self.broken(error) from error
 
@@ -124,22 +126,19 @@ class FingerprintFile:
         Raises:
             InputError: a line holds no fingerprint of this width.
         """
-        number, rest = 0, b""
+        number = 0
         try:
             with self.file.open() as content:
                 while data := content.read(READ_BYTES):
-                    data = data if number or rest else data.removeprefix(BOM_UTF8)
-                    whole, end, rest = (rest + data).rpartition(b"\n")
-                    if end:
-                        yield from self._batch(whole + end, number, skip)
-                        number += whole.count(b"\n") + 1
-                if rest:
-                    yield from self._batch(rest + b"\n", number, skip)
+                    whole = (data if number else data.removeprefix(BOM_UTF8)) + next_line(content)
+                    yield from self._batch(whole, number, skip)
+                    number += whole.count(b"\n")
         except compression.ERRORS as error:
             raise self.file.broken(error) from error
 
     def _batch(self, data: bytes, before: int, skip: int) -> Iterator[Portion]:
         """The lines in `data`, which come behind `before` others, without those below `skip`."""
+        data = data if data.endswith(b"\n") else data + b"\n"
         lines = data.count(b"\n")
         if before + lines <= skip:
             return
@@ -148,7 +147,7 @@ class FingerprintFile:
             passed = max(0, skip - before)
             yield Portion(lines - passed, keys[passed:])
             return
-        wanted = list(enumerate(data.splitlines(), before + 1))[max(0, skip - before) :]
+        wanted = list(enumerate(data.split(b"\n")[:-1], before + 1))[max(0, skip - before) :]
         values = [self._value(number, line) for number, line in wanted if line.strip()]
         yield Portion(len(wanted), arrays.from_ints(values, self.bits))
 

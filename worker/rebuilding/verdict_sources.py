@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from simhash.index.rows import TIMES, Takedown, decoded_takedown
-from worker import compression
 from worker.errors import InputError
+from worker.lines import lines_in
 from worker.records.dead_letter import read_letter
 from worker.records.verdict import Verdict, decode_told
 from worker.settings import Settings
@@ -49,20 +47,10 @@ def in_file(path: Path) -> Iterator[CommittedVerdict]:
     Raises:
         InputError: it cannot be read, or a line is no verdict.
     """
-    with _reading(path) as (stream, changed_ms):
-        for number, line in enumerate(stream, 1):
-            yield _told(path, number, line, changed_ms)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[tuple[IO[bytes], int]]:
-    """A file of lines, compressed or not, and when it was last changed (milliseconds since the epoch)."""
-    try:
-        changed_ms = int(path.stat().st_mtime * 1000)
-        with compression.decompressed(io.FileIO(path)) as stream:
-            yield stream, changed_ms
-    except compression.ERRORS as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    changed_ms = 0
+    for number, line in lines_in(path):
+        changed_ms = changed_ms or int(path.stat().st_mtime * 1000)
+        yield _told(path, number, line, changed_ms)
 
 
 def _told(path: Path, number: int, line: bytes, changed_ms: int) -> CommittedVerdict:
@@ -96,10 +84,7 @@ def taken_down(settings: Settings, files: Iterable[Path], whole: bool = True) ->
         InputError: a file cannot be read, or a line is no takedown.
         BrokerError, BrokerUnreachable: the takedown topic is set and cannot be read.
     """
-    lines: list[tuple[str, bytes]] = []
-    for path in files:
-        with _reading(path) as (stream, _):
-            lines += [(f"{path}: line {n}", line) for n, line in enumerate(stream, 1)]
+    lines = [(f"{path}: line {number}", line) for path in files for number, line in lines_in(path)]
     if topic := settings.takedown_topic:
         lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic, whole)]
     return [_takedown(place, line) for place, line in lines if line.strip()]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import xxhash
 
-from worker import compression
 from worker.errors import InputError
+from worker.lines import lines_in, opened
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
@@ -110,8 +110,8 @@ class Sources:
         if self.with_input:
             for received in replayed(self.settings, self.settings.input_topic):
                 source, key, value = received.record[:3]
-                place = Coordinates(*source[:3])
-                yield InputRecord(place, told.observation_of(place, source.timestamp, key, value or b""))
+                place, content = Coordinates(*source[:3]), xxhash.xxh3_128(value or b"")
+                yield InputRecord(place, told.observation_of(place, source.timestamp, key, content))
 
 
 @contextmanager
@@ -122,22 +122,9 @@ def _said_of(place: Coordinates) -> Iterator[None]:
         raise InputError(f"{place.topic}, {place.offset}: {error}") from error
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The lines of a file, compressed or not; InputError: it cannot be read."""
-    try:
-        with compression.decompressed(io.FileIO(path)) as stream:
-            yield stream
-    except compression.ERRORS as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
 def _lines(path: Path) -> Iterator[tuple[Coordinates, bytes]]:
-    """Lines that are not blank, each with its place (from 1)."""
-    with opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            if line.strip():
-                yield Coordinates(str(path), IN_FILE, number), line
+    for number, line in lines_in(path):
+        yield Coordinates(str(path), IN_FILE, number), line
 
 
 def _records_in(path: Path) -> Iterator[InputRecord]:
@@ -149,10 +136,30 @@ def _records_in(path: Path) -> Iterator[InputRecord]:
         )
     name = xxhash.xxh3_128(os.path.abspath(path).encode("utf-8", "surrogateescape") + b"\0" + _digest(path))
     with opened(path) as stream:
-        for number, line in enumerate(stream):
-            if line.strip():
-                place = Coordinates(f"file:{name.hexdigest()}", 0, number)
-                yield InputRecord(place, told.observation_of(place, None, None, line))
+        for number, content in _contents(stream):
+            place = Coordinates(f"file:{name.hexdigest()}", 0, number)
+            yield InputRecord(place, told.observation_of(place, None, None, content))
+
+
+def _contents(stream: IO[bytes]) -> Iterator[tuple[int, xxhash.xxh3_128]]:
+    """Of each line that is not blank its number, from 0, and the hash of its bytes."""
+    for number in count():
+        content, is_blank, at_end = xxhash.xxh3_128(), True, True
+        for piece in _pieces(stream):
+            content.update(piece)
+            is_blank, at_end = is_blank and piece.isspace(), False
+        if at_end:
+            return
+        if not is_blank:
+            yield number, content
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    """Of a line, which may be longer than any page."""
+    while piece := stream.readline(CHUNK_BYTES):
+        yield piece
+        if piece.endswith(b"\n"):
+            return
 
 
 def _digest(path: Path) -> bytes:

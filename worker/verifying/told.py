@@ -71,11 +71,15 @@ class Told(msgspec.Struct):
     previous: ToldPrevious | None = None
 
 
-def observation_of(place: Coordinates, timestamp: int | None, key: bytes | None, value: bytes) -> int:
-    """What names the delivery of a record, as docs/formats.md says it: the first 64 of its bits."""
-    content = xxhash.xxh3_128_digest(value + (b"\0" if key is None else b"\1" + key))
+def observation_of(place: Coordinates, timestamp: int | None, key: bytes | None, content: xxhash.xxh3_128) -> int:
+    """What names the delivery of a record, as docs/formats.md says it: the first 64 of its bits.
+
+    Args:
+        content: the hash of its value; the key goes into it.
+    """
+    content.update(b"\0" if key is None else b"\1" + key)
     where = f"{place.topic}\0{place.partition}\0{place.offset}\0{timestamp}\0"
-    return xxhash.xxh3_128_intdigest(where.encode("utf-8", "surrogatepass") + content) >> 64
+    return xxhash.xxh3_128_intdigest(where.encode("utf-8", "surrogatepass") + content.digest()) >> 64
 
 
 def seconds_of(moment: str | None) -> int:

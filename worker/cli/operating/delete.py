@@ -16,9 +16,9 @@ from simhash.index.redis.operators.takedowns import Found, of_urls
 from simhash.index.rows import Takedown, encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.compression import ERRORS, decompressed
 from worker.errors import InputError, SettingsError
 from worker.index.whole import found_whole
+from worker.lines import lines_in, lines_of
 from worker.records.verdict import Verdict, decode, decode_told
 from worker.settings import Settings
 from worker.stream.kafka.takedown_topic import check_topic, publish
@@ -84,13 +84,18 @@ def delete(
 
 
 def _listed(file: IO[bytes] | None) -> Iterator[str]:
-    for number, line in enumerate(file or (), 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"--from: line {number} is not UTF-8: {error.reason} (byte {error.start})") from error
-        if text.strip():  # blanks around a URL are part of it, as a page may have them
-            yield text
+    try:
+        for number, line in lines_of(file) if file else ():
+            yield _url(number, line)
+    except OSError as error:
+        raise InputError(f"--from: {error.strerror or error}") from error
+
+
+def _url(number: int, line: bytes) -> str:
+    try:
+        return line.decode().rstrip("\r\n")  # blanks around a URL are part of it, as a page may have them
+    except UnicodeDecodeError as error:
+        raise InputError(f"--from: line {number} is not UTF-8: {error.reason} (byte {error.start})") from error
 
 
 def _told(records: Iterator[Any], documents: int) -> Iterator[Any]:
@@ -109,19 +114,14 @@ def _places(verdicts: Path, urls: Collection[str], bits: int) -> tuple[list[tupl
     """
     places: dict[tuple[int | None, str], None] = {}
     without = set(urls)
-    number = 0
-    try:
-        with verdicts.open("rb", buffering=0) as file:
-            for line in decompressed(file):
-                number += 1
-                verdict = decode(line)
-                if verdict.url in urls and verdict.verdict == "unique":
-                    places[_place(decode_told(line), bits)] = None
-                    without.discard(verdict.url)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InputError(f"{verdicts}: line {number} is no verdict: {error}") from error
-    except ERRORS as error:
-        raise InputError(f"{verdicts} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for number, line in lines_in(verdicts):
+        try:
+            verdict = decode(line)
+            if verdict.url in urls and verdict.verdict == "unique":
+                places[_place(decode_told(line), bits)] = None
+                without.discard(verdict.url)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise InputError(f"{verdicts}: line {number} is no verdict: {error}") from error
     return list(places), without
 
 

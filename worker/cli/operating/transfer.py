@@ -15,10 +15,10 @@ from simhash.index.redis.operators.transfer import loaded
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
-from worker.compression import ERRORS, decompressed
 from worker.errors import InputError
 from worker.index.stores import opened_store
 from worker.index.whole import Whole, found_whole
+from worker.lines import lines_in
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 LEVEL = 3
@@ -99,12 +99,8 @@ def import_(file: Path, config: Path | None, **flags: Any) -> None:
 
 
 def _rows(path: Path) -> Iterator[AnyRow]:
-    try:
-        with path.open("rb", buffering=0) as file:
-            for number, line in enumerate(decompressed(file), 1):
-                try:
-                    yield decoded(line)
-                except msgspec.DecodeError as error:
-                    raise InputError(f"{path}, line {number} is no row of an index: {error}") from error
-    except ERRORS as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    for number, line in lines_in(path):
+        try:
+            yield decoded(line)
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path}, line {number} is no row of an index: {error}") from error
