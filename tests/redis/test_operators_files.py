@@ -8,12 +8,14 @@ from random import Random
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from simhash.errors import IndexMismatch
 from simhash.index import Retention
 from simhash.index.rows import IndexRow, JournalRow, RecordRow, decoded, encoded
 from tests.kafka.test_index_operations import RULE, place, rows_of, run
 from tests.pages import PAGES, crowd, relation
+from worker.cli.main import commands
 from worker.errors import InputError
 from worker.rebuilding.verdict_sources import in_file
 
@@ -79,6 +81,18 @@ def test_a_list_of_urls_may_begin_with_a_mark_and_must_be_utf8(backend, filled, 
     listed.write_bytes(b"http://a/\n\xff\xfe\n")
     with pytest.raises(InputError, match="line 2 is not UTF-8"):
         run("delete", "--from", listed, *place(backend, name))
+
+
+def test_a_files_name_may_be_any_bytes(backend, name, tmp_path):
+    pages, verdicts = tmp_path / "pages.jsonl", tmp_path / os.fsdecode(b"verdicts\xff.jsonl")
+    pages.write_text("".join(json.dumps({"url": f"http://{n}/", "text": f"a page of {n}"}) + "\n" for n in range(9)))
+    invoke = CliRunner().invoke
+    assert invoke(commands, ["file", "-q", str(pages), "--out", str(verdicts)]).exit_code == 0
+    assert invoke(commands, ["report", str(verdicts), "--out", str(tmp_path / "report.html")]).exception is None
+    assert invoke(commands, ["tables", "build", str(verdicts), "--out", str(tmp_path / "t")]).exception is None
+    rebuilt = invoke(commands, ["rebuild", "--from", str(verdicts), *place(backend, name)])
+    assert rebuilt.exception is None
+    assert "stored 9 pages" in rebuilt.output
 
 
 VERDICT = {

@@ -474,6 +474,8 @@ def test_inputs_that_are_none_are_refused_before_spark_starts(tmp_path):
     inside.unlink()
     with pytest.raises(InputError, match="is given twice"):
         asked(tmp_path / "in" / "d.html", tmp_path / "in")
+    with pytest.raises(InputError, match="not UTF-8"):
+        Request((page,), (), tmp_path / os.fsdecode(b"\xff"), load({}))
     with pytest.raises(SettingsError, match="design: 4 guarantees 3 bits, not --k 5"):
         asked(page, k=5, settings={"design": "4"})
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worker.errors import InputError
+from worker.files.locations import in_utf8
 from worker.settings import Settings
 
 KEEP, FIELD = ("oldest", "longest", "newest"), "field:"
@@ -34,7 +35,7 @@ class Request:
         annotate: write the new pages once more, annotated, in this form; None: do not.
 
     Raises:
-        InputError: an input is given twice among the new ones.
+        InputError: an input is given twice among the new ones, or Java cannot name the directory.
     """
 
     new: tuple[str, ...]
@@ -50,6 +51,8 @@ class Request:
     annotate: str | None = None
 
     def __post_init__(self) -> None:
+        if in_utf8(self.out) != str(self.out):
+            raise InputError(f"{self.out}: Spark takes no directory whose name is not UTF-8")
         for given in (self.new, self.existing):
             paths = [os.path.realpath(name) for name in given]
             for name, path in zip(given, paths, strict=True):

@@ -15,6 +15,7 @@ from simhash.index.redis.operators.filling import Store
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
+from worker.files.locations import in_utf8
 from worker.index.configured import configured_profile, retention
 from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
@@ -118,7 +119,8 @@ def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:
 
 
 def _source(settings: Settings, files: tuple[Path, ...]) -> str:
-    return " ".join(map(str, map(Path.absolute, files))) or f"{settings.verdict_topic} {settings.dead_letter_topic}"
+    names = [in_utf8(path.absolute()) for path in files]
+    return " ".join(names or [settings.verdict_topic, settings.dead_letter_topic])
 
 
 def _summary(counts: RebuildCounts, collected: CollectedVerdicts, stored: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from simhash.explaining import Explanation, explain
 from simhash.signature.profiles import Profile
 from worker.cli.options import PROFILE, Count, given_profile
 from worker.errors import InputError
+from worker.files.locations import in_utf8
 from worker.files.verdicts_in import verdicts_in
 from worker.reporting.pairs import Name, names_of, shown, texts_of
 from worker.reporting.report_data import DuplicateRow, ReportData, document
@@ -60,7 +61,7 @@ def report(
     for path in verdicts:
         collected.add_all(verdicts_in(path))
     explained = _explained(collected, pages, pairs, clusters, profile)
-    title = ", ".join(path.name for path in verdicts)
+    title = ", ".join(in_utf8(path.name) for path in verdicts)
     try:
         out.write_text(document(collected, explained, title), encoding="utf-8")
     except OSError as error:

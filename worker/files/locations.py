@@ -56,6 +56,11 @@ def named(path: Path) -> str:
     return str(path) if is_remote(path) else os.path.abspath(path)
 
 
+def in_utf8(name: object) -> str:
+    """A path as JSON, HTML and Java can hold it: a file's name may be any bytes."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
+
+
 def identity(path: Path) -> str:
     """The same for two names of one file."""
     return str(path) if is_remote(path) else os.path.realpath(path)

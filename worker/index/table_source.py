@@ -34,6 +34,7 @@ from simhash.signature.profiles import profile as find_profile
 from worker import compression
 from worker.compression import decompressed
 from worker.errors import InputError
+from worker.files.locations import in_utf8
 from worker.lines import next_line
 from worker.records import verdict
 
@@ -95,7 +96,7 @@ class LineFile:
 
     def identity(self) -> tuple[str, int, int]:
         """Tells this file from another, or from itself when it was changed."""
-        return os.path.abspath(self.path), self.size, self.path.stat().st_mtime_ns
+        return in_utf8(os.path.abspath(self.path)), self.size, self.path.stat().st_mtime_ns
 
 
 # Bare fingerprints -------------------------------------------------------------------------------------------------
