@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 import xxhash
 
+from simhash.decoding import Decoder
 from worker.records.hints import host_of
 from worker.records.verdict import Verdict
 
@@ -226,7 +227,7 @@ def _alike(text: str) -> str:
 # All hosts ------------------------------------------------------------------------------------------------------------
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Host)
+_decoder = Decoder(Host)
 
 
 class Hosts:

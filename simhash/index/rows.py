@@ -18,15 +18,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from simhash.decoding import Decoder
+
 EXPORT_FORMAT = 1
 """Version of these rows; `format` beside it is that of the index, which a journal's answers depend on."""
 
 TIMES = 1 << 48
 """Times in records, in milliseconds since the epoch, are below it."""
 
-Hex = Annotated[str, Meta(pattern="^[0-9a-f]+$")]
-Observation = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-Digest = Annotated[str, Meta(pattern="^(text|raw):([0-9a-f]{16}){1,2}$")]
+Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+\Z")]
+Observation = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
+Digest = Annotated[str, Meta(pattern=r"^(text|raw):([0-9a-f]{16}){1,2}\Z")]
 
 
 class Row(msgspec.Struct, frozen=True, tag_field="row"):
@@ -95,8 +97,8 @@ class VersionRow(Row, frozen=True, tag="version"):
     """
 
     bucket: Hex
-    field: Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
-    value: Annotated[str, Meta(pattern="^([0-9a-f]{2}){17,64}$")]
+    field: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")]
+    value: Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){17,64}\Z")]
 
 
 class MarkRow(Row, frozen=True, tag="mark"):
@@ -113,8 +115,8 @@ class JournalRow(Row, frozen=True, tag="journal"):
     topic: str
     partition: int
     offset: Annotated[int, Meta(ge=0, lt=1 << 48)]
-    observation: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-    answer: Annotated[str, Meta(pattern="^([0-9a-f]{2})*$")]
+    observation: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    answer: Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*\Z")]
 
 
 class EndRow(Row, frozen=True, tag="end", omit_defaults=True):
@@ -141,12 +143,12 @@ class Takedown(msgspec.Struct, frozen=True):
     url: str
     at: int
     seq: int
-    observation: str
+    observation: Observation
 
 
 _encoder = msgspec.json.Encoder()
-_rows: msgspec.json.Decoder[AnyRow] = msgspec.json.Decoder(AnyRow)
-_takedowns = msgspec.json.Decoder(Takedown)
+_rows: Decoder[AnyRow] = Decoder(AnyRow)  # type: ignore[arg-type]  # a union of structs
+_takedowns = Decoder(Takedown)
 
 
 def encoded(row: Row | Takedown) -> bytes:

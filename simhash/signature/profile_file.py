@@ -42,7 +42,7 @@ from simhash.signature.profiles import profile as shipped
 SUFFIX = ".toml"
 _SKETCH = MinHashSketch()
 """What a file's has where it does not say otherwise."""
-Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]{1,100}\Z")]
 
 
 class _Strict(Struct, forbid_unknown_fields=True, frozen=True):

@@ -36,7 +36,7 @@ from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer,
 from worker.lines import next_line
 from worker.records.page import CONTENTS
 from worker.records.passing import RawRecord
-from worker.records.verdict import Verdict, decode
+from worker.records.verdict import Verdict, decode_told
 
 Rows = NDArray[np.int64]
 """Numbers of rows within a block, shape (n,)."""
@@ -200,7 +200,7 @@ def _row(at: int, offset: int, line: bytes, signing: Signing) -> Row:
 
 def _verdict(line: bytes, offset: int, label: str) -> Verdict:
     try:
-        verdict = decode(line)
+        verdict = decode_told(line)
         _check_profile(verdict.profile, label)
         return verdict
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -118,7 +118,7 @@ def _holds_verdicts(path: Path) -> bool:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         first = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     names = first.keys() if isinstance(first, dict) else set()
     if "fingerprint" in names and not names & {"verdict", *CONTENTS}:

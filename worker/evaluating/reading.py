@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from simhash.decoding import Decoder
 from simhash.errors import PageError
 from simhash.evaluation import FoundPairs, common_share, joined, shingles_of
 from simhash.evaluation.truth import Pair
@@ -110,7 +111,7 @@ def read_corpus(files: Sequence[Path], largest_page: int) -> Corpus:
         InputError: a file cannot be read, or two pages have the same id.
     """
     corpus = Corpus(tuple(files), largest_page, [], [])
-    decoder = msgspec.json.Decoder(_PageLine)
+    decoder = Decoder(_PageLine)
     seen: set[str] = set()
     for number, record in enumerate(corpus.records(), start=1):
         line = record.page or _parsed(decoder, record.value or b"", f"page {number}")
@@ -168,13 +169,13 @@ def _as_given(value: float | bool) -> str:
 
 
 def _lines(path: Path, kind: type[_Line]) -> Iterator[tuple[str, _Line]]:
-    decoder = msgspec.json.Decoder(kind)
+    decoder = Decoder(kind)
     for number, line in lines_in(path):
         where = f"line {number}"
         yield where, _parsed(decoder, line, f"{path}: {where}")
 
 
-def _parsed(decoder: msgspec.json.Decoder[_Line], line: bytes, where: str) -> _Line:
+def _parsed(decoder: Decoder[_Line], line: bytes, where: str) -> _Line:
     try:
         return decoder.decode(line.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -240,7 +240,7 @@ class VerdictFile:
 
     def _entry(self, number: int, line: bytes, label: str) -> Stored | None:
         try:
-            page = verdict.decode(line)
+            page = verdict.decode_told(line)
             if page.profile != label:
                 raise ValueError(f"a verdict of profile {page.profile}, not {label}")
             return _entry_of(page)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from simhash.decoding import Decoder
 from simhash.index.rows import Hex
 from worker.records.page import MAX_FETCHED_AT_BYTES, MAX_ID_BYTES, MAX_URL_BYTES
 from worker.records.passing import Source
@@ -116,8 +117,8 @@ class _Told(Verdict, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Verdict)
-_told = msgspec.json.Decoder(_Told)
+_decoder = Decoder(Verdict)
+_told = Decoder(_Told)
 
 
 def encode(verdict: Verdict) -> bytes:

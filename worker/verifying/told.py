@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import xxhash
+from msgspec import Meta
 
+_T = TypeVar("_T")
 ERRORS_PREFIX = "__connect.errors."
 REPLAYED = "simhash-dedup.replayed"
-_HEX = re.compile(r"[0-9a-f]+")
-_DIGEST = re.compile(r"(text|raw):[0-9a-f]{32}")
-_OBSERVATION = re.compile(r"[0-9a-f]{32}")
 _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
+_NUMBER = re.compile(rb"[0-9]{1,14}")
 MOST_NUMBER = 1 << 48
+Number = Annotated[int, Meta(ge=0, lt=MOST_NUMBER)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+\Z")]
+Digest = Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
+Observation = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+ShortDigest = Annotated[str, Meta(pattern=r"^(text|raw):([0-9a-f]{16}){1,2}\Z")]
+"""Of a record: the begin of the verdict's, or all of it."""
+ShortObservation = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 class ToldMatch(msgspec.Struct):
@@ -23,14 +31,14 @@ class ToldMatch(msgspec.Struct):
 
     url: str
     id: str | None
-    distance: int
+    distance: Number
     kind: Literal["exact", "near"]
     same_url: bool
     fetched_at: str | None
-    seq: int
-    similarity: float | None = None
-    containment: float | None = None
-    size: int | None = None
+    seq: Number
+    similarity: Share | None = None
+    containment: Share | None = None
+    size: Number | None = None
     is_canonical: bool | None = None
 
 
@@ -38,16 +46,16 @@ class ToldPrevious(msgspec.Struct):
     """What a verdict says of the last version of its URL."""
 
     fetched_at: str | None
-    distance: int | None
-    similarity: float | None
+    distance: Number | None
+    similarity: Share | None
 
 
 class ToldSource(msgspec.Struct):
     """The record that was judged."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Number
+    offset: Number
 
 
 class Told(msgspec.Struct):
@@ -57,15 +65,15 @@ class Told(msgspec.Struct):
     id: str | None
     verdict: Literal["unique", "duplicate"]
     match: ToldMatch | None
-    fingerprint: str | None
-    verifier: str | None
-    digest: str
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: Digest
     profile: str
-    seq: int | None
+    seq: Number | None
     fetched_at: str | None
-    observation: str
+    observation: Observation
     source: ToldSource
-    features: int = 0
+    features: Number = 0
     better: bool | None = None
     canonical: str | None = None
     previous: ToldPrevious | None = None
@@ -118,8 +126,8 @@ class _Rejected(msgspec.Struct):
 class ToldTakedown(msgspec.Struct):
     """A page that an operator removed from the index."""
 
-    seq: int
-    observation: str
+    seq: Number
+    observation: ShortObservation
 
 
 class Head(msgspec.Struct):
@@ -144,11 +152,11 @@ class ExportedRecord(msgspec.Struct):
     """A record of an export: its observation and its digest are the beginnings of the verdict's."""
 
     row: Literal["record"]
-    seq: int
-    fingerprint: str | None
-    verifier: str | None
-    digest: str
-    observation: str
+    seq: Number
+    fingerprint: Hex | None
+    verifier: Hex | None
+    digest: ShortDigest
+    observation: ShortObservation
     url: str
     id: str | None
     fetched_at: str | None
@@ -182,54 +190,47 @@ _end = msgspec.json.Decoder(End)
 _any = msgspec.json.Decoder(_Any)
 
 
+def _read(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
+    try:
+        return decoder.decode(data)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
+
+
 def verdict(data: bytes) -> Told:
     """The verdict in `data`; ValueError says why it is none."""
-    told = _told.decode(data)
+    told = _read(_told, data)
     if (told.verdict == "unique") != (told.match is None) or (told.match is None) != (told.seq is not None):
         raise ValueError("a unique page has a number and no match, a duplicate a match and no number")
-    match, previous = told.match, told.previous
-    of_match = (match.seq, match.distance, match.size or 0) if match else ()
-    of_previous = (previous.distance or 0,) if previous else ()
-    numbers = (told.seq or 0, told.source.offset, told.features, *of_match, *of_previous)
-    if min(numbers) < 0 or max(numbers) >= MOST_NUMBER:
-        raise ValueError(f"a number, distance or offset that cannot be: {max(numbers, key=abs)}")
-    shares = [match.similarity, match.containment] if match else []
-    shares += [previous.similarity] if previous else []
-    if not all(0 <= share <= 1 for share in shares if share is not None):
-        raise ValueError("a similarity or containment is not between 0 and 1")
-    if not all(_HEX.fullmatch(text) for text in (told.fingerprint, told.verifier) if text is not None):
-        raise ValueError("fingerprint or verifier is not hexadecimal")
-    if not (_DIGEST.fullmatch(told.digest) and _OBSERVATION.fullmatch(told.observation)):
-        raise ValueError("digest or observation is none")
     return told
 
 
 def rejected(data: bytes) -> Coordinates:
     """The record that a line of `file --rejected-out` is about; ValueError: it is none."""
-    source = _rejected.decode(data).source
+    source = _read(_rejected, data).source
     return Coordinates(source.topic, source.partition, source.offset)
 
 
 def letter(headers: dict[str, bytes]) -> Coordinates | None:
     """The record that a dead letter is about; None: it is another program's letter."""
-    topic, partition, offset = (headers.get(ERRORS_PREFIX + n, b"").decode() for n in ("topic", "partition", "offset"))
-    if not (topic and partition.isdecimal() and offset.isdecimal()):
+    topic, *numbers = (headers.get(ERRORS_PREFIX + n, b"") for n in ("topic", "partition", "offset"))
+    if not topic or not all(_NUMBER.fullmatch(number) for number in numbers):
         return None
-    return Coordinates(topic, int(partition), int(offset))
+    return Coordinates(topic.decode("utf-8", "replace"), *map(int, numbers))
 
 
 def takedown(data: bytes) -> ToldTakedown:
     """The takedown in `data`; ValueError: it is none."""
-    return _takedown.decode(data)
+    return _read(_takedown, data)
 
 
 def row(data: bytes) -> Head | ExportedRecord | End | None:
     """A row of an export; None for the kinds that nothing is held against (marks, journals). ValueError: it is none."""
-    match _any.decode(data).row:
+    match _read(_any, data).row:
         case "index":
-            return _head.decode(data)
+            return _read(_head, data)
         case "record":
-            return _stored.decode(data)
+            return _read(_stored, data)
         case "end":
-            return _end.decode(data)
+            return _read(_end, data)
     return None

@@ -1,0 +1,68 @@
+"""What the checker from outside reads: anything that is not what it should be is a ValueError, never another one."""
+
+import json
+
+import pytest
+
+from simhash.index import rows
+from worker import hosts
+from worker.records import verdict
+from worker.verifying import told
+from worker.verifying.told import Coordinates
+
+VERDICT = {
+    "url": "http://a/", "id": None, "verdict": "duplicate", "fingerprint": "00ff", "verifier": "00",
+    "match": {"url": "http://b/", "id": None, "distance": 1, "kind": "near", "same_url": False, "fetched_at": None,
+              "seq": 1, "similarity": 1},
+    "digest": "text:" + "a" * 32, "profile": "p/1", "seq": None, "fetched_at": None, "observation": "b" * 32,
+    "source": {"topic": "t", "partition": 0, "offset": 0},
+}  # fmt: skip
+RECORD = {
+    "row": "record", "seq": 1, "fingerprint": "ff", "verifier": None, "digest": "text:" + "a" * 16,
+    "observation": "b" * 16, "url": "http://a/", "id": None, "fetched_at": None,
+}  # fmt: skip
+TAKEDOWN = {"url": "http://a/", "at": 1, "seq": 1, "observation": "b" * 16}
+ROWS = [(told.verdict, VERDICT), (told.row, RECORD), (told.takedown, TAKEDOWN)]
+WRONG = {
+    "fingerprint": ["", "zz", "é", "ff\n", 1], "verifier": ["g", " 0"], "digest": ["", "text" + "a" * 32, "text:ab"],
+    "observation": ["", "b" * 15, "b" * 31 + "é", "b" * 16 + "\n"], "seq": [-1, 1 << 48, 10**30, 1.5],
+    "source": [{"topic": "t", "partition": 10**30, "offset": 0}, {"topic": "t", "partition": 0, "offset": -1}],
+    "match": [VERDICT["match"] | wrong for wrong in ({"distance": -1}, {"similarity": 1.1}, {"seq": 1 << 60})],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "whole"), ROWS)
+def test_a_field_that_cannot_be_is_a_value_error(read, whole):
+    assert read(json.dumps(whole).encode()) is not None
+    for name in whole.keys() & WRONG.keys():
+        for wrong in WRONG[name]:
+            with pytest.raises(ValueError, match=r"\w"):
+                read(json.dumps(whole | {name: wrong}).encode())
+    for cut in (b"", b"{", b"\xff", b'"\\ud800"', b"[" * 5000):
+        with pytest.raises(ValueError, match=r"\w"):
+            read(cut)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "offset", "about"),
+    [
+        (b"t", b"3", b"14", Coordinates("t", 3, 14)),
+        (b"\xff", b"3", b"14", Coordinates("\ufffd", 3, 14)),
+        (b"t", b"\xff", b"14", None),
+        (b"t", b"3", b"9" * 30, None),
+        (b"t", b"-3", b"14", None),
+        (b"", b"3", b"14", None),
+    ],
+)
+def test_a_dead_letter_of_another_program_is_about_no_record(topic, partition, offset, about):
+    said = {"topic": topic, "partition": partition, "offset": offset}
+    assert told.letter({told.ERRORS_PREFIX + name: value for name, value in said.items()}) == about
+
+
+@pytest.mark.parametrize(
+    "decode", [told.verdict, told.row, told.takedown, told.rejected, verdict.decode, verdict.decode_told, rows.decoded,
+               rows.decoded_takedown, hosts.decoded]
+)  # fmt: skip
+def test_what_is_nested_too_deeply_is_a_value_error(decode):
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
