@@ -1,4 +1,4 @@
-"""JSON of strangers into structs: what is nested too deeply is an error of its reader's kind, not of this program's."""
+"""JSON of strangers into structs: whatever is wrong with it is one error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Decoder(Generic[T]):
-    """As `msgspec.json.Decoder`, which raises RecursionError for it.
+    """As `msgspec.json.Decoder`, which has errors of three kinds for what is none.
 
     Args:
         kind: what is decoded.
@@ -23,9 +23,11 @@ class Decoder(Generic[T]):
         """What `data` holds.
 
         Raises:
-            msgspec.DecodeError: it is no JSON, of another kind, or nested too deeply.
+            msgspec.DecodeError: it is no JSON, not UTF-8, of another kind, or nested too deeply.
         """
         try:
             return self._decoder.decode(data)
         except RecursionError as error:
             raise msgspec.DecodeError("JSON nested too deeply") from error
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from error

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from simhash.index.interface import Relation
@@ -17,6 +18,7 @@ from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relatio
 from worker.errors import SettingsError
 from worker.verifying import rules, table_masks
 from worker.verifying.missed import MissedSearch
+from worker.verifying.told import ExportedDesign
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "pages.jsonl.zst"
 RULE = relation()
@@ -84,7 +86,7 @@ def test_the_masks_are_the_leads_of_the_tables(name, bits):
     own, theirs = table_masks.named(name, bits), design(name, bits)
     assert sorted(own.leads) == sorted(table.lead for table in theirs.tables)
     assert list(own.radii) == [table.radius for table in theirs.tables]
-    assert sorted(table_masks.exported(theirs.describe()).leads) == sorted(own.leads)
+    assert sorted(table_masks.exported(msgspec.convert(theirs.describe(), ExportedDesign)).leads) == sorted(own.leads)
 
 
 @pytest.mark.parametrize("name", table_masks.WITHIN)

@@ -6,8 +6,10 @@ import pytest
 
 from simhash.index import rows
 from worker import hosts
+from worker.errors import InputError
 from worker.records import verdict
 from worker.verifying import told
+from worker.verifying.table_masks import exported
 from worker.verifying.told import Coordinates
 
 VERDICT = {
@@ -21,12 +23,17 @@ RECORD = {
     "row": "record", "seq": 1, "fingerprint": "ff", "verifier": None, "digest": "text:" + "a" * 16,
     "observation": "b" * 16, "url": "http://a/", "id": None, "fetched_at": None,
 }  # fmt: skip
+HEAD = {
+    "row": "index", "profile": {"verifier": None}, "reach": 3, "verifier_reach": None, "verifier_bits": 0, "bands": 0,
+    "bucket_bits": 9, "design": {"name": "x", "bits": 8, "radius": 0, "tables": [[4, [[0, 4], [4, 4]]]]},
+}  # fmt: skip
 TAKEDOWN = {"url": "http://a/", "at": 1, "seq": 1, "observation": "b" * 16}
-ROWS = [(told.verdict, VERDICT), (told.row, RECORD), (told.takedown, TAKEDOWN)]
+ROWS = [(told.verdict, VERDICT), (told.row, RECORD), (told.row, HEAD), (told.takedown, TAKEDOWN)]
 WRONG = {
     "fingerprint": ["", "zz", "é", "ff\n", 1], "verifier": ["g", " 0"], "digest": ["", "text" + "a" * 32, "text:ab"],
     "observation": ["", "b" * 15, "b" * 31 + "é", "b" * 16 + "\n"], "seq": [-1, 1 << 48, 10**30, 1.5],
     "source": [{"topic": "t", "partition": 10**30, "offset": 0}, {"topic": "t", "partition": 0, "offset": -1}],
+    "design": [{}, {"name": "3", "bits": 64, "radius": 0, "tables": [[20, [[None, 4]]]]}, {"name": "3", "bits": 10**9}],
     "match": [VERDICT["match"] | wrong for wrong in ({"distance": -1}, {"similarity": 1.1}, {"seq": 1 << 60})],
 }  # fmt: skip
 
@@ -41,6 +48,13 @@ def test_a_field_that_cannot_be_is_a_value_error(read, whole):
     for cut in (b"", b"{", b"\xff", b'"\\ud800"', b"[" * 5000):
         with pytest.raises(ValueError, match=r"\w"):
             read(cut)
+
+
+@pytest.mark.parametrize("changes", [{"radius": [1, 2]}, {"tables": [[4, [[0, 4], [4, 5]]]]}])
+def test_a_design_whose_tables_are_not_those_of_one_fingerprint_is_refused(changes):
+    design = {**HEAD["design"], **changes}
+    with pytest.raises(InputError, match="has no design"):
+        exported(told.row(json.dumps(HEAD | {"design": design}).encode()).design)
 
 
 @pytest.mark.parametrize(

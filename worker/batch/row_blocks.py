@@ -203,7 +203,7 @@ def _verdict(line: bytes, offset: int, label: str) -> Verdict:
         verdict = decode_told(line)
         _check_profile(verdict.profile, label)
         return verdict
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise InputError(f"the line at byte {offset:,} is no verdict: {error}") from error
 
 

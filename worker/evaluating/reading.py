@@ -178,7 +178,7 @@ def _lines(path: Path, kind: type[_Line]) -> Iterator[tuple[str, _Line]]:
 def _parsed(decoder: Decoder[_Line], line: bytes, where: str) -> _Line:
     try:
         return decoder.decode(line.removeprefix(codecs.BOM_UTF8))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise InputError(f"{where}: {error}") from error
 
 

@@ -21,5 +21,5 @@ def verdicts_in(path: Path) -> Iterator[Verdict]:
     for number, line in lines_in(path):
         try:
             yield decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             raise InputError(f"{path}, line {number}: not a verdict: {error}") from error

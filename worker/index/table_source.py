@@ -24,7 +24,7 @@ from simhash.archive import Holding, Portion
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.keys import Keys
 from simhash.archive.lookup.opened import verifier_bytes
-from simhash.errors import ProfileError
+from simhash.errors import DesignError, ProfileError
 from simhash.index import Entry, Record, Relation
 from simhash.index.rows import EndRow, IndexRow, RecordRow, decoded
 from simhash.relation.tables import Design, automatic_design, described
@@ -352,9 +352,10 @@ def open_source(path: Path, bits: int | None, recipe: Profile | None) -> TableIn
             return VerdictFile(file, recipe or shipped(verdict.decode(line).profile))
         first = decoded(line)
         if isinstance(first, IndexRow):
+            described(first.design)
             return ExportFile(file, first)
         raise InputError(f"{path}: its first row is not that of an index, so it is no whole export")
-    except (msgspec.DecodeError, ProfileError) as error:
+    except (msgspec.DecodeError, ProfileError, DesignError) as error:
         raise InputError(f"{path}, first line: neither a fingerprint, a verdict nor an export: {error}") from error
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from worker.errors import SettingsError
+from worker.errors import InputError, SettingsError
+from worker.verifying.told import ExportedDesign
 
 Block = Sequence[int]
 
@@ -110,22 +111,21 @@ def _parted(name: str, text: str, bits: int) -> DesignTables:
     return DesignTables(name, bits, leads, tuple(int(part.endswith("r1")) for part in text.split("+")))
 
 
-def exported(data: Mapping[str, object]) -> DesignTables:
-    """The design that the first row of an export describes: of each table its prefix and its blocks in order.
+def exported(design: ExportedDesign) -> DesignTables:
+    """The design of an export's index.
 
     Raises:
-        ValueError: it describes none.
+        InputError: its blocks leave the fingerprint, or tables have no radius.
     """
-    try:
-        name, bits, radius, tables = (data[key] for key in ("name", "bits", "radius", "tables"))
-        leads = [
-            _mask(bits, [[bit for start, width in blocks for bit in range(start, start + width)][:prefix]])
-            for prefix, blocks in tables  # type: ignore[attr-defined]
-        ]
-        radii = [radius] * len(leads) if isinstance(radius, int) else radius
-        return DesignTables(str(name), int(bits), tuple(leads), tuple(map(int, radii)))  # type: ignore[call-overload]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"no design: {error!r}") from error
+    bits, tables = design.bits, design.tables
+    radii = [design.radius] * len(tables) if isinstance(design.radius, int) else design.radius
+    if len(radii) != len(tables) or any(start + width > bits for _, blocks in tables for start, width in blocks):
+        raise InputError("the export's first row has no design: its tables are not those of one fingerprint")
+    leads = [
+        _mask(bits, [[bit for start, width in blocks for bit in range(start, start + width)][:prefix]])
+        for prefix, blocks in tables
+    ]
+    return DesignTables(design.name, bits, tuple(leads), tuple(radii))
 
 
 def possible(k: int, bits: int) -> list[DesignTables]:

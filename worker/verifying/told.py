@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 import xxhash
@@ -17,6 +17,7 @@ _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*
 _NUMBER = re.compile(rb"[0-9]{1,14}")
 MOST_NUMBER = 1 << 48
 Number = Annotated[int, Meta(ge=0, lt=MOST_NUMBER)]
+Bits = Annotated[int, Meta(ge=0, le=4096)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+\Z")]
 Digest = Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
@@ -130,22 +131,43 @@ class ToldTakedown(msgspec.Struct):
     observation: ShortObservation
 
 
+class ExportedVerifier(msgspec.Struct):
+    """What a profile has beside its fingerprints."""
+
+    fold: Annotated[int, Meta(ge=1, le=64)] = 1
+
+
+class ExportedProfile(msgspec.Struct):
+    """What is read of the recipe of an index."""
+
+    verifier: ExportedVerifier | None = None
+
+
+class ExportedDesign(msgspec.Struct):
+    """The tables of an index: of each its prefix and its blocks in order, (start, width); one radius, or one each."""
+
+    name: str
+    bits: Bits
+    radius: Bits | list[Bits]
+    tables: list[tuple[Bits, list[tuple[Bits, Bits]]]]
+
+
 class Head(msgspec.Struct):
     """The first row of an export."""
 
     row: Literal["index"]
-    profile: dict[str, Any]
-    design: dict[str, object]
-    reach: int
-    verifier_reach: int | None
-    verifier_bits: int
-    bands: int
-    bucket_bits: int
+    profile: ExportedProfile
+    design: ExportedDesign
+    reach: Bits
+    verifier_reach: Bits | None
+    verifier_bits: Bits
+    bands: Bits
+    bucket_bits: Bits
 
     @property
     def fold(self) -> int:
         """Minima of which each bit of a verifier is made."""
-        return int((self.profile.get("verifier") or {}).get("fold", 1))
+        return self.profile.verifier.fold if self.profile.verifier else 1
 
 
 class ExportedRecord(msgspec.Struct):

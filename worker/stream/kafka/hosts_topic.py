@@ -98,7 +98,7 @@ def _verdict(received: Received) -> Verdict:
     source, value = received.record.source, received.record.value
     try:
         return decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         place = f"{source.topic}[{source.partition}] offset {source.offset}"
         raise BrokerError(f"{place} is no verdict: {error}") from error
 
