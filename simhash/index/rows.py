@@ -87,7 +87,7 @@ class RecordRow(Row, frozen=True, tag="record"):
     url: str
     id: str | None
     fetched_at: str | None
-    features: Annotated[int, Meta(ge=0)] | None = None
+    features: Annotated[int, Meta(ge=0, lt=1 << 48)] | None = None
 
 
 class VersionRow(Row, frozen=True, tag="version"):

@@ -32,7 +32,7 @@ def filled(backend, name):
 
 RECORD_FAULTS = [
     {"fingerprint": "zz"}, {"fingerprint": "f" * 17}, {"verifier": "f" * 99}, {"observation": "q"}, {"digest": "q"},
-    {"seq": -4}, {"seq": 1 << 40}, {"inserted_ms": -4},
+    {"seq": -4}, {"seq": 1 << 40}, {"inserted_ms": -4}, {"features": 1 << 60},
 ]  # fmt: skip
 
 
@@ -102,7 +102,10 @@ VERDICT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{"fingerprint": "zz"}, {"digest": "x"}, {"observation": ""}, {"seq": 0}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"fingerprint": "zz"}, {"digest": "x"}, {"observation": ""}, {"seq": 0}, {"features": 10**30}, {"url": "\udcff"}],
+)
 def test_a_verdict_that_cannot_be_a_record_is_refused_with_its_line(tmp_path, changes):
     file = tmp_path / "verdicts.jsonl"
     file.write_text(json.dumps(VERDICT) + "\n")

@@ -103,6 +103,7 @@ class _Told(Verdict, frozen=True):
     fingerprint: Hex | None
     verifier: Hex | None
     digest: Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
+    features: Annotated[int, Meta(ge=0, lt=1 << 48)]
     seq: Annotated[int, Meta(ge=1, le=10**14)] | None
     observation: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
     source: _ToldFrom
