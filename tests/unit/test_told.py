@@ -7,7 +7,7 @@ import pytest
 from simhash.index import rows
 from worker import hosts
 from worker.errors import InputError
-from worker.records import verdict
+from worker.records import hints, verdict
 from worker.verifying import told
 from worker.verifying.table_masks import exported
 from worker.verifying.told import Coordinates
@@ -80,3 +80,24 @@ def test_a_dead_letter_of_another_program_is_about_no_record(topic, partition, o
 def test_what_is_nested_too_deeply_is_a_value_error(decode):
     with pytest.raises(ValueError, match="nested too deeply"):
         decode(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.parametrize(
+    ("match", "canonical", "is_same"),
+    [
+        ("HTTP://A:80", "http://a/", True),
+        ("http://a:0/", "http://a/", True),
+        ("http://a:00080/", "http://a/", True),
+        ("http://a:65536/", "http://a:65535/", False),
+        (f"http://a:{'9' * 5000}/", "http://a/", False),
+        (f"http://a:{'0' * 5000}80/", "http://a/", False),
+        ("HTTP://A%20B/", "http://a%20b/", False),
+        ("http://u@a/x y", "http://a/x%20y", True),
+    ],
+)
+def test_a_canonical_url_is_compared_as_the_worker_does(match, canonical, is_same):
+    """A port of 5,000 digits made a true verdict none."""
+    assert hints.is_same_address(match, canonical) is is_same
+    for said in (is_same, not is_same):
+        whole = VERDICT | {"canonical": canonical, "match": VERDICT["match"] | {"url": match, "is_canonical": said}}
+        assert told.is_wrong_of_canonical(told.verdict(json.dumps(whole).encode())) is (said is not is_same)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
@@ -16,6 +17,9 @@ REPLAYED = "simhash-dedup.replayed"
 _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
 _NUMBER = re.compile(rb"[0-9]{1,14}")
 MOST_NUMBER = 1 << 48
+LAST_PORT = 65535
+MOST_DIGITS = sys.int_info.default_max_str_digits
+"""What Python takes for a number: a longer one is no port."""
 Number = Annotated[int, Meta(ge=0, lt=MOST_NUMBER)]
 Bits = Annotated[int, Meta(ge=0, le=4096)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -115,9 +119,12 @@ def _address(url: str) -> tuple[str, str, int, str, str] | str:
     found = _ADDRESS.fullmatch(url.replace(" ", "%20"))
     if found is None:
         return url
-    scheme, host, port, path, query = found.groups()
+    scheme, host, digits, path, query = found.groups()
+    if len(digits or "") > MOST_DIGITS or (port := int(digits or 0)) > LAST_PORT:
+        return url
     own = 443 if len(scheme) == 5 else 80
-    return scheme.lower(), host.lower(), int(port or own), path or "/", query or ""
+    name, percent, zone = host.partition("%")  # the name of a zone (RFC 6874) has upper and lower case
+    return scheme.lower(), name.lower() + percent + zone, port or own, path or "/", query or ""
 
 
 class _Rejected(msgspec.Struct):
