@@ -379,6 +379,14 @@ def test_an_error_of_a_file_that_no_command_foresaw_is_one_line(tmp_path, argume
     assert_refused(run(*(each.format(dir=tmp_path) for each in arguments)), 3, message.format(dir=tmp_path))
 
 
+def test_a_disk_that_fails_is_said_in_a_line():
+    fails = "import worker.cli.plan as plan; plan.plans = lambda _: open('/proc/self/mem', 'rb').read(1)"
+    program = f"{fails}; from worker.cli.main import main; main()"
+    words = [sys.executable, "-c", program, "plan", "--documents", "10"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert_refused(done, 3, "cannot read or write: Input/output error")
+
+
 def test_where_no_temporary_file_can_be_the_variable_is_named_by_which_it_could(pages, tmp_path):
     """As in a container whose file system may only be read."""
     nowhere = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/nowhere']"
