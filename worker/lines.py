@@ -39,7 +39,12 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def lines_of(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, each with its number, from 1; a byte order mark before the first is none of it.
+    """The lines that are not blank, see `numbered`."""
+    return ((number, line) for number, line in numbered(content) if line.strip())
+
+
+def numbered(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """All lines, each with its number, from 1; a byte order mark before the first is none of it.
 
     Raises:
         OSError: a line is longer than LONGEST_LINE_BYTES; what reading a broken stream raises.
@@ -47,13 +52,11 @@ def lines_of(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     number = 0
     while line := next_line(content):
         number += 1
-        line = line.removeprefix(BOM_UTF8) if number == 1 else line
-        if line.strip():
-            yield number, line
+        yield number, line.removeprefix(BOM_UTF8) if number == 1 else line
 
 
 def next_line(content: IO[bytes]) -> bytes:
-    """The next line as it is; nothing at the end. Raises as `lines_of` does."""
+    """The next line as it is; nothing at the end. Raises as `numbered` does."""
     line = content.readline(LONGEST_LINE_BYTES + 1)
     if len(line) > LONGEST_LINE_BYTES:
         raise OSError(f"a line has more than {LONGEST_LINE_BYTES:,} bytes: this is a file of another kind")

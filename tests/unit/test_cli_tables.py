@@ -234,6 +234,15 @@ def kill(process, chunk):
     return through
 
 
+def test_verdicts_from_windows_give_the_same_tables(say, verdicts, tmp_path):
+    """A byte order mark, and lines that end in CR and LF."""
+    plain = verdicts.read_bytes()
+    for name, content in (("plain", plain), ("windows", b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))):
+        (tmp_path / name).write_bytes(content)
+        assert say("tables", "build", tmp_path / name, "--out", tmp_path / f"{name}-tables")[0] == 0
+    assert urls(tmp_path / "windows-tables") == urls(tmp_path / "plain-tables")
+
+
 # Asking ------------------------------------------------------------------------------------------------------------
 
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simhash.archive.format.manifest import NAME as TABLES
-from worker import compression
 from worker.batch.archive_records import Archive
 from worker.compression import compression_of
 from worker.errors import InputError
 from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, files_in, open_input
 from worker.files.locations import is_remote
+from worker.lines import opened
 from worker.records.page import CONTENTS
 
 Kind = Literal["pages", "verdicts", "parquet", "tables"]
@@ -111,11 +111,8 @@ def _holds_verdicts(path: Path) -> bool:
     """
     if path.is_dir() or path.name.lower().endswith((*HTML_SUFFIXES, *WARC_SUFFIXES)):
         return False
-    try:
-        with path.open("rb", buffering=0) as file, compression.decompressed(file) as content:
-            line = content.readline(LONGEST_FIRST_LINE)
-    except compression.ERRORS as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    with opened(path) as content:
+        line = content.readline(LONGEST_FIRST_LINE)
     try:
         first = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

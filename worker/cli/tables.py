@@ -283,7 +283,7 @@ def _forgotten(files: Iterable[Path]) -> tuple[frozenset[str], frozenset[bytes]]
         for number, line in lines_in(path):
             try:
                 if line.startswith(b"{"):
-                    observations.add(bytes.fromhex(decoded_takedown(line).observation)[:8])
+                    observations.add(bytes.fromhex(decoded_takedown(line).observation))
                 else:
                     urls.add(line.rstrip(b"\r\n").decode())
             except ValueError as error:

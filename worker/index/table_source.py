@@ -12,7 +12,6 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -35,7 +34,7 @@ from worker import compression
 from worker.compression import decompressed
 from worker.errors import InputError
 from worker.files.locations import in_utf8
-from worker.lines import next_line
+from worker.lines import next_line, numbered
 from worker.records import verdict
 
 BARE_DESIGNS = ("4", "6", "10", "16", "20")
@@ -90,7 +89,7 @@ class LineFile:
         """Its lines behind the first `skip`, with their numbers, from 1."""
         try:
             with self.open() as content:
-                yield from islice(enumerate(iter(partial(next_line, content), b""), 1), skip, None)
+                yield from islice(numbered(content), skip, None)
         except compression.ERRORS as error:
             raise self.broken(error) from error
 
@@ -342,7 +341,7 @@ def open_source(path: Path, bits: int | None, recipe: Profile | None) -> TableIn
         InputError: it cannot be read, is of none of these kinds, or names a profile that is not known.
     """
     file = LineFile(path)
-    number, line = next(((number, line.strip()) for number, line in _filled(file)), (0, b""))
+    number, line = next(((number, line.strip()) for number, line in file.lines(0) if line.strip()), (0, b""))
     if not line.startswith(b"{"):
         return FingerprintFile(file, bits or _width(file, number, line))
     if bits is not None:
@@ -357,14 +356,6 @@ def open_source(path: Path, bits: int | None, recipe: Profile | None) -> TableIn
         raise InputError(f"{path}: its first row is not that of an index, so it is no whole export")
     except (msgspec.DecodeError, ProfileError, DesignError) as error:
         raise InputError(f"{path}, first line: neither a fingerprint, a verdict nor an export: {error}") from error
-
-
-def _filled(file: LineFile) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not empty, a byte order mark aside."""
-    for number, line in file.lines(0):
-        text = line.removeprefix(BOM_UTF8) if number == 1 else line
-        if text.strip():
-            yield number, text
 
 
 def _width(file: LineFile, number: int, line: bytes) -> int:
