@@ -62,6 +62,7 @@ class TextIndex:
         Raises:
             TypeError: a URL or text that is bytes, None or anything else that is no text.
             ValueError: the URL is empty, or has a lone surrogate.
+            PageError: the text has more than 500 combining marks in a row.
             IndexMismatch: the index was made for another profile than `profile`.
         """
         return self.add_many([(url, text)])[0]

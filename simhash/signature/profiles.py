@@ -25,7 +25,7 @@ from simhash import native
 from simhash.errors import ProfileError
 from simhash.features.hashes import Hash, wide_enough
 from simhash.features.keywords import Keywords
-from simhash.features.normalisation import CASEFOLDED, Normalisation, normalised_parts
+from simhash.features.normalisation import CASEFOLDED, Normalisation, check_marks, normalised_parts
 from simhash.features.schemes import CharacterGrams, PairHashes, ScriptRuns, TokenPairs, Words
 from simhash.features.segment import pieces
 from simhash.features.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
@@ -165,9 +165,11 @@ class Profile:
 
         Raises:
             TypeError: `text` is bytes, None or anything else that is no text.
+            PageError: it has so many combining marks in a row that normalisation would take minutes (`check_marks`).
         """
         if not isinstance(text, str):
             raise TypeError(_no_text(text))
+        check_marks(text)
         if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
             return self._signature(read, text, raw, title)
         return self.signature_in_numpy(text, raw, title)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simhash import MemoryIndex
 from simhash.errors import PageError
 from simhash.features.normalisation import check_marks
+from simhash.signature.profiles import DEFAULT
 
 
 @given(st.text(alphabet="ab\u0301\u0323\u0f73 é", max_size=60), st.integers(1, 8))
@@ -23,6 +25,13 @@ def test_a_run_is_refused_when_it_is_longer_than_the_limit(text, most):
     with pytest.raises(PageError, match="combining marks in a row") as caught:
         check_marks(text, most)
     assert caught.value.stage == "fingerprint"
+
+
+@pytest.mark.parametrize("ask", [lambda text: DEFAULT.signature(text, b""), lambda text: MemoryIndex().add("a", text)])
+def test_nobody_makes_a_signature_that_normalisation_would_take_minutes_for(ask):
+    """Neither of a page's text nor as a caller of the library."""
+    with pytest.raises(PageError, match="more than 500 combining marks in a row"):
+        ask("a" + 70_000 * "\u0301\u0323")
 
 
 def test_the_place_of_the_run_is_said():

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from simhash.errors import PageError
-from simhash.features.normalisation import check_marks
 from simhash.index import Duplicate, Entry, Index, Partition, Position, Unique
 from simhash.index.interface import Answer
 from simhash.index.versions import change, packed
@@ -107,7 +106,6 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     decoded = time.perf_counter()
     content = extract(utf8, profile.extractor) if page.is_html else Extracted(utf8.decode())
     extracted = time.perf_counter()
-    check_marks(content.text)
     signature = profile.signature(content.text, raw, content.title)
     hints = hints_of(content, page.url)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
