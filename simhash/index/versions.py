@@ -83,7 +83,7 @@ def is_of(version: bytes, entry: Entry) -> bool:
 def _sketch(verifier: int | None, profile: Profile) -> bytes:
     if verifier is None or not isinstance(profile.verifier, MinHashSketch):
         return b""
-    whole = verifier.to_bytes((profile.verifier_bits + 32 * profile.bands) // 8)
+    whole = verifier.to_bytes(profile.verifier_width // 8)
     return whole[: min(_SKETCH_BYTES, profile.verifier_bits // 8)]
 
 

@@ -150,7 +150,7 @@ class Profile:
         yield scored and self.weights.by == "count", "keywords have scores, not counts"
         yield not scored and self.weights.by == "score", "only keywords have scores"
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Name and version, as verdicts have it."""
         return f"{self.name}/{self.version}"
@@ -222,6 +222,11 @@ class Profile:
     def bands(self) -> int:
         """Number of band keys behind the verifier."""
         return self.verifier.bands if isinstance(self.verifier, MinHashSketch) else 0
+
+    @cached_property
+    def verifier_width(self) -> int:
+        """Width of the verifier with its band keys, as signatures have it."""
+        return self.verifier.width if isinstance(self.verifier, MinHashSketch) else SHINGLE_VERIFIER_BITS
 
     def similarity(self, a: int | None, b: int | None) -> float | None:
         """Jaccard similarity of two texts, estimated from their verifiers; None: they are no MinHash sketches."""

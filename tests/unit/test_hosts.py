@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.documents import ROOT
 from worker.hosts import LEAST_URLS, MOST_COPIED, MOST_TRAITS, SAMPLE, Hosts, Seen, decoded, traits_of, without
-from worker.records.passing import Source
-from worker.records.verdict import Match, Verdict, encode, source_fields
+from worker.records.verdict import Match, SourceFields, Verdict, encode
 
 NUMBERS = count()
 SITE = "http://site.example"
@@ -24,7 +23,7 @@ def verdict(url, match=None, kind="exact"):
     seen = match and Match(match, None, 0, kind, match == url, None, 1)
     told = "duplicate" if match else "unique"
     of_page = (None, None, "text:" + "0" * 32, 9, "default/2", None if match else 1, None, "a" * 32)
-    source = source_fields(Source("pages", 0, next(NUMBERS), None))
+    source = SourceFields("pages", 0, next(NUMBERS), None)
     return Verdict(url, None, told, seen, *of_page, source)
 
 

@@ -8,7 +8,7 @@ from tests.exposition import METRICS
 from worker.ageing.keeper import AgeingMetrics
 from worker.judging.judge import Judged, Prepared, Rejected, StageSeconds
 from worker.records.passing import Source
-from worker.records.verdict import Match, Verdict, source_fields
+from worker.records.verdict import Match, SourceFields, Verdict
 from worker.stream.metrics import Metrics
 
 SOURCE = Source("pages", 0, 1, None)
@@ -20,7 +20,7 @@ def metrics():
 
 def judged(match=None, candidates=3):
     kind = "duplicate" if match else "unique"
-    verdict = Verdict("u", None, kind, match, None, None, "d", 0, "p", None, None, "o", source_fields(SOURCE))
+    verdict = Verdict("u", None, kind, match, None, None, "d", 0, "p", None, None, "o", SourceFields(*SOURCE))
     return Judged(verdict, candidates)
 
 
@@ -70,7 +70,7 @@ def test_stages_batches_lags_and_dead_letters_are_observed():
     made = metrics()
     page = Prepared(SOURCE, b"", "u", None, None, Signature(None, None, "d", 0), StageSeconds(0.1, 0.2, 0.3))
     made.prepared([page, page])
-    with made.stage("index"):
+    with made.stages["index"].time():
         pass
     made.rejected([Rejected(SOURCE, "decode", "PageError", "no")])
     made.committed(7, now=123.0)

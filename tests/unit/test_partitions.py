@@ -47,11 +47,11 @@ def test_nothing_is_committed_or_told_to_the_index_that_was_not_checked():
     assert [state for state, event in TABLE if event is Event.COMMITTED] == [State.ACTIVE]
     partitions = Partitions()
     partitions.gained(PAGES, 7, "a watermark")
-    assert (partitions.unchecked(), partitions.marks(), partitions.watermarks()) == ([PAGES], {}, [])
+    assert (partitions.unchecked, partitions.marks(), partitions.watermarks()) == ({PAGES}, {}, [])
     with pytest.raises(ImpossibleEvent):
         partitions.committed({PAGES: 9}, "another")
     partitions.passed(PAGES)
-    assert (partitions.unchecked(), partitions.marks(), partitions.watermarks()) == ([], {PAGES: 7}, ["a watermark"])
+    assert (partitions.unchecked, partitions.marks(), partitions.watermarks()) == (set(), {PAGES: 7}, ["a watermark"])
     partitions.committed({PAGES: 9}, "another")
     assert (partitions.marks(), partitions.watermarks()) == ({PAGES: 9}, ["another"])
     partitions.lost([PAGES])

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.records.passing import Source
-from worker.records.verdict import Match, Verdict, decode, encode, hexadecimal, source_fields
+from worker.records.verdict import Match, SourceFields, Verdict, decode, encode, hexadecimal
 
 SEEN = Match("http://x/", None, 2, "near", True, None, 1)
 VERDICT = Verdict(
     "http://x/é", "7", "duplicate", SEEN, "00ff", None, "text:0", 5, "default/1", None, None, "aa",
-    source_fields(Source("pages", 1, 2, 3)),
+    SourceFields("pages", 1, 2, 3),
 )  # fmt: skip
 
 
@@ -32,7 +31,7 @@ shares = st.none() | st.floats(0, 1)
 matches = st.none() | st.builds(Match, similarity=shares, containment=shares)
 
 
-@given(st.builds(Verdict, match=matches, source=st.builds(source_fields, st.builds(Source))))
+@given(st.builds(Verdict, match=matches, source=st.builds(SourceFields)))
 def test_decode_is_the_inverse_of_encode(verdict):
     try:
         data = encode(verdict)

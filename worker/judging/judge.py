@@ -21,12 +21,11 @@ from simhash.reading.charset import decode as decode_charset
 from simhash.reading.extract import extract
 from simhash.reading.extracted import Extracted
 from simhash.relation.overlap import contained, is_longer
-from simhash.signature.minhash import BAND_BITS
 from simhash.signature.profiles import Profile, Signature
 from worker.records.hints import NO_HINTS, Hints, hints_of, host_of, is_same_address
 from worker.records.page import Limits, PageFormat, observation, page_in
 from worker.records.passing import Page, RawRecord, Source
-from worker.records.verdict import Match, Previous, Verdict, hexadecimal, source_fields
+from worker.records.verdict import Match, Previous, SourceFields, Verdict, hexadecimal
 
 
 class Recipe(NamedTuple):
@@ -102,6 +101,7 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     start = time.perf_counter()
     page = page_in(record, recipe.page_format, recipe.limits)
     raw = page.content
+    own = observation(record.source, record.key, raw if record.value is None else record.value)
     utf8 = utf8_of(page)
     decoded = time.perf_counter()
     content = extract(utf8, profile.extractor) if page.is_html else Extracted(utf8.decode())
@@ -109,8 +109,6 @@ def _prepare(record: RawRecord, recipe: Recipe) -> Prepared:
     signature = profile.signature(content.text, raw, content.title)
     hints = hints_of(content, page.url)
     seconds = StageSeconds(decoded - start, extracted - decoded, time.perf_counter() - extracted)
-    value = record.value if record.value is not None else raw
-    own = observation(record.source, record.key, value)
     return Prepared(record.source, own, page.url, page.id, page.fetched_at, signature, seconds, hints)
 
 
@@ -199,14 +197,14 @@ def verdict_of(
         verdict="unique" if isinstance(decision, Unique) else "duplicate",
         match=match,
         fingerprint=hexadecimal(signature.fingerprint, profile.bits),
-        verifier=hexadecimal(signature.verifier, profile.verifier_bits + BAND_BITS * profile.bands),
+        verifier=hexadecimal(signature.verifier, profile.verifier_width),
         digest=signature.digest,
         features=signature.features,
         profile=profile.label,
         seq=decision.seq if isinstance(decision, Unique) else None,
         fetched_at=page.fetched_at,
         observation=page.observation.hex(),
-        source=source_fields(page.source),
+        source=SourceFields(*page.source),
         better=_is_better(page, match),
         canonical=page.hints.canonical,
         language=page.hints.language,

@@ -14,7 +14,6 @@ from msgspec import Meta
 from simhash.decoding import Decoder
 from simhash.index.rows import Hex
 from worker.records.page import MAX_FETCHED_AT_BYTES, MAX_ID_BYTES, MAX_URL_BYTES
-from worker.records.passing import Source
 
 Kind = Literal["exact", "near"]
 
@@ -143,11 +142,6 @@ def decode_told(data: bytes) -> Verdict:
         msgspec.DecodeError: it is none.
     """
     return _told.decode(data)
-
-
-def source_fields(source: Source) -> SourceFields:
-    """A source as the verdict writes it."""
-    return SourceFields(*source)
 
 
 def hexadecimal(value: int | None, bits: int) -> str | None:

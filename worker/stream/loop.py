@@ -20,9 +20,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 from simhash.errors import IndexUnreachable, IndexUnreplicated, PageError, SimhashError
@@ -45,7 +44,7 @@ from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
-from worker.stream.partitions import Batch, Item, Partitions, counts, first_offsets, partition_of
+from worker.stream.partitions import Batch, Item, Partitions, counts, first_offsets
 from worker.stream.status import Idleness, Progress, Standstill, Status
 
 log = logging.getLogger(__name__)
@@ -206,16 +205,15 @@ class Loop:
         for gained in polled.gained:
             self._partitions.gained(*gained)
             self._parts.status.ready(assigned=True)
+            self._standstill.came(time.monotonic(), [gained.partition])
             self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
-        new = [gained.partition for gained in polled.gained]
-        self._standstill.came(
-            time.monotonic(), {partition_of(each.record.source) for each in polled.received}.union(new)
-        )
         for received in runs(polled.received, lambda each: each.record.size, self._settings.batch_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
-            self._under_way.append(self._partitions.batch(received, pending))
+            batch = self._partitions.batch(received, pending)
+            self._standstill.came(time.monotonic(), batch.tenures)
+            self._under_way.append(batch)
 
     def _drop(self, lost: frozenset[Partition]) -> None:
         """Another worker reads these partitions now, from their committed offset."""
@@ -227,28 +225,29 @@ class Loop:
 
     def _settle_oldest(self, timeout: float) -> None:
         """When the oldest batch is prepared: judge it, commit it."""
-        if self._partitions.unchecked():  # also where no page comes: what is wrong is to be said at once
+        if self._partitions.unchecked:  # also where no page comes: what is wrong is to be said at once
             self._with_index(self._check_positions)
         if not self._under_way or not self._under_way[0].pending.ready(timeout):
             return
         batch = self._under_way[0]
         self._parts.on_step("prepared")
-        fitting = [Item(each.received, self._outbox.fitting(*each)) for each in batch.items()]
-        items = batch.owned(fitting, self._partitions)
-        self._refuse_chance(items)
-        judged = self._with_index(lambda: self._judge(batch, items))
+        outcomes = zip(batch.received, batch.pending.results(), strict=True)
+        items = [Item(received, self._outbox.fitting(received, outcome)) for received, outcome in outcomes]
+        judged = self._with_index(lambda: self._judge(items, batch.tenures))
         self._parts.on_step("judged")
         self._await_replicas()
         self._await_group()
-        self._commit(batch.owned(items, self._partitions), judged)
+        self._commit(self._partitions.owned(items, batch.tenures), judged)
         self._under_way.popleft()
         self._backoff.overcome()
 
-    def _judge(self, batch: Batch, items: Sequence[Item]) -> dict[Source, Judged]:
+    def _judge(self, items: Sequence[Item], tenures: Mapping[Partition, int]) -> dict[Source, Judged]:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
         self._check_positions()
-        pages = [each.outcome for each in batch.owned(items, self._partitions) if isinstance(each.outcome, Prepared)]
-        with self._parts.metrics.stage("index"):
+        owned = self._partitions.owned(items, tenures)
+        self._refuse_chance(owned)
+        pages = [each.outcome for each in owned if isinstance(each.outcome, Prepared)]
+        with self._parts.metrics.stages["index"].time():
             judged = judge(
                 pages, self._parts.index, self._parts.profile, self._partitions.marks(), self._settings.previous
             )
@@ -274,11 +273,11 @@ class Loop:
                 outgoing.append(self._outbox.letter(received, outcome))
             else:
                 outgoing += self._outbox.verdict(received, judged[outcome.source])
-            partition = partition_of(outcome.source)
+            partition = Partition(*outcome.source[:2])
             offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
         if not offsets:
             return
-        with self._parts.metrics.stage("commit"):
+        with self._parts.metrics.stages["commit"].time():
             watermark = self._parts.index.watermark()
             self._session.send(outgoing, offsets, self._parts.on_step, watermark)
         self._parts.on_step("committed")
@@ -306,8 +305,8 @@ class Loop:
             if isinstance(outcome, Rejected) and outcome.by_chance:
                 if self._stopping.is_set():  # what ends this worker may have ended the page's child too
                     raise BatchAborted(f"{outcome.source} {outcome.message}, while this worker was ending")
-                position = Position(partition_of(outcome.source), outcome.source.offset)
-                if self._with_index(partial(self._parts.index.journalled, position)):
+                position = Position(Partition(*outcome.source[:2]), outcome.source.offset)
+                if self._parts.index.journalled(position):
                     raise SessionLost(f"{position} was judged before, but now: {outcome.message}; it is read again")
 
     def _check_positions(self) -> None:
@@ -315,14 +314,14 @@ class Loop:
 
         And the index must have all that it attested when the partition's verdicts were committed.
         """
-        while unchecked := self._partitions.unchecked():
-            partition = unchecked[0]
-            self._parts.index.present([self._partitions[partition].watermark])
-            mark = self._parts.index.mark(partition)
-            if mark is not None and self._partitions[partition].committed < mark:
-                self._begin_again(partition, mark)
-            else:
-                self._partitions.passed(partition)
+        while self._partitions.unchecked:
+            for partition in sorted(self._partitions.unchecked):
+                self._parts.index.present([self._partitions[partition].watermark])
+                mark = self._parts.index.mark(partition)
+                if mark is not None and self._partitions[partition].committed < mark:
+                    self._begin_again(partition, mark)
+                else:
+                    self._partitions.passed(partition)
 
     def _begin_again(self, partition: Partition, mark: int) -> None:
         """Where the group stands by now: this worker may have stood still since it asked, and others read on.
@@ -356,7 +355,7 @@ class Loop:
                 continue
             if said:
                 log.info("the index serves again, after %.0f s", time.monotonic() - since)
-            self._parts.status.ready(index=True)
+                self._parts.status.ready(index=True)
             return result
 
     def _present(self) -> None:
@@ -471,9 +470,8 @@ class Outbox:
         size = sum(len(name.encode()) + size_of(value) for name, value in received.headers)
         if size > (allowed := self._settings.max_header_bytes):
             return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
-        topic = self._settings.unique_topic
-        whole = record_size(received.record.key, received.record.value, received.headers)
-        if topic and whole > (limit := self._largest[topic]):
+        topic, (record, headers) = self._settings.unique_topic, received
+        if topic and (whole := record_size(record.key, record.value, headers)) > (limit := self._largest[topic]):
             # The topic took more, perhaps, when this page was judged for the first time.
             message = f"the record has {whole:,} bytes; topic {topic} takes {limit:,}"
             return replace(_too_large(outcome, message), by_chance=True)
@@ -484,13 +482,14 @@ class Outbox:
         (record, headers), topic = received, self._settings.dead_letter_topic
         return dead_letter(rejection, record.key, record.value, headers, topic, self._largest[topic])
 
-    def verdict(self, received: Received, judged: Judged) -> Iterator[Outgoing]:
+    def verdict(self, received: Received, judged: Judged) -> list[Outgoing]:
         """The verdict on a record, and the record itself where unique pages are wanted."""
         settings, (record, headers) = self._settings, received
         partition = record.source.partition
-        yield Outgoing(settings.verdict_topic, record.key, encode(judged.verdict), headers, partition)
+        found = [Outgoing(settings.verdict_topic, record.key, encode(judged.verdict), headers, partition)]
         if settings.unique_topic and judged.verdict.verdict == "unique":
-            yield Outgoing(settings.unique_topic, record.key, record.value, headers, partition)
+            found.append(Outgoing(settings.unique_topic, record.key, record.value, headers, partition))
+        return found
 
 
 def _too_large(page: Prepared, message: str) -> Rejected:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -20,7 +19,11 @@ VERDICTS = (("unique", ""), ("duplicate", "exact"), ("duplicate", "near"))
 
 
 class Metrics:
-    """The metrics of one process, in `registry`."""
+    """The metrics of one process, in `registry`.
+
+    Attributes:
+        stages: of each stage the seconds that it took.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -82,19 +85,15 @@ class Metrics:
     def _begin_at_zero(self) -> None:
         """Have all series from the start: a rate counts its first event, and no event is told from no worker."""
         self._verdicts = {(verdict, kind): self._pages.labels(verdict, kind) for verdict, kind in VERDICTS}
-        self._stages = {stage: self._stage.labels(stage) for stage in STAGES}
+        self.stages = {stage: self._stage.labels(stage) for stage in STAGES}
         for stage in PAGE_STAGES:
             self._dead_letters.labels(stage)
-
-    def stage(self, name: str) -> AbstractContextManager[object]:
-        """Time a stage, however it ends."""
-        return self._stages[name].time()
 
     def prepared(self, pages: Iterable[Prepared]) -> None:
         """Count what preparing took."""
         for page in pages:
             for stage, seconds in zip(PAGE_STAGES, page.seconds, strict=True):
-                self._stages[stage].observe(seconds)
+                self.stages[stage].observe(seconds)
 
     def judged(self, pages: Iterable[Judged]) -> None:
         """Count verdicts."""

@@ -18,13 +18,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
 from simhash.index import Partition
 from worker.judging.fingerprinters import Outcome, Pending
-from worker.records.passing import Received, Source
+from worker.records.passing import Received
 
 
 class State(Enum):
@@ -98,43 +97,44 @@ class Life:
 
 
 class Partitions:
-    """All partitions that this worker ever had."""
+    """All partitions that this worker ever had.
+
+    Attributes:
+        unchecked: those whose offset is to be held against the index.
+    """
 
     def __init__(self) -> None:
         self._lives: dict[Partition, Life] = {}
+        self.unchecked: set[Partition] = set()
 
     def __getitem__(self, partition: Partition) -> Life:
         return self._lives.get(partition, Life())
 
     def gained(self, partition: Partition, position: int, watermark: str) -> None:
         """It is ours from `position`."""
-        self._lives[partition] = self[partition].after(Event.GAINED, position, watermark)
+        self._happened(partition, Event.GAINED, position, watermark)
 
     def passed(self, partition: Partition) -> None:
         """Where it begins is right."""
-        self._lives[partition] = self[partition].after(Event.PASSED)
+        self._happened(partition, Event.PASSED)
 
     def read_on(self, partition: Partition, position: int, watermark: str) -> None:
         """It begins at `position` by now; what was polled of it is others' work."""
-        self._lives[partition] = self[partition].after(Event.READ_ON, position, watermark)
+        self._happened(partition, Event.READ_ON, position, watermark)
 
     def committed(self, offsets: Mapping[Partition, int], watermark: str) -> None:
         """All below these offsets is answered."""
         for partition, offset in offsets.items():
-            self._lives[partition] = self[partition].after(Event.COMMITTED, offset, watermark)
+            self._happened(partition, Event.COMMITTED, offset, watermark)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """They are others' now."""
         for partition in partitions:
-            self._lives[partition] = self[partition].after(Event.LOST)
+            self._happened(partition, Event.LOST)
 
     def ours(self) -> list[Partition]:
         """Those that are not foreign, in the order in which they first came."""
         return [partition for partition, life in self._lives.items() if life.state is not State.FOREIGN]
-
-    def unchecked(self) -> list[Partition]:
-        """Those whose offset is to be held against the index."""
-        return [partition for partition, life in self._lives.items() if life.state is State.UNCHECKED]
 
     def marks(self) -> dict[Partition, int]:
         """The committed offsets of the active ones, for the index."""
@@ -146,13 +146,28 @@ class Partitions:
 
     def batch(self, received: Sequence[Received], pending: Pending) -> Batch:
         """A batch of records that were polled now."""
-        polled = {partition_of(each.record.source) for each in received}
-        return Batch(received, pending, {partition: self[partition].tenure for partition in polled})
+        polled = {Partition(*each.record.source[:2]) for each in received}
+        tenures = {partition: self[partition].tenure for partition in polled}
+        return Batch(received, pending, tenures, sum(len(each.record.value or b"") for each in received))
 
     def held(self, tenures: Mapping[Partition, int]) -> set[Partition]:
         """Those whose records, of these tenures, are still ours to answer."""
-        lives = ((partition, self[partition], tenure) for partition, tenure in tenures.items())
-        return {p for p, life, tenure in lives if life.state is not State.FOREIGN and life.tenure == tenure}
+        lives = ((partition, self._lives.get(partition), tenure) for partition, tenure in tenures.items())
+        return {p for p, life, tenure in lives if life and life.state is not State.FOREIGN and life.tenure == tenure}
+
+    def owned(self, items: Iterable[Item], tenures: Mapping[Partition, int]) -> list[Item]:
+        """What belongs to partitions that have stayed ours since these records were polled."""
+        held = self.held(tenures)
+        return [each for each in items if each.outcome.source[:2] in held]
+
+    def _happened(
+        self, partition: Partition, event: Event, committed: int | None = None, watermark: str | None = None
+    ) -> None:
+        life = self._lives[partition] = self[partition].after(event, committed, watermark)
+        if life.state is State.UNCHECKED:
+            self.unchecked.add(partition)
+        else:
+            self.unchecked.discard(partition)
 
 
 class Item(NamedTuple):
@@ -168,25 +183,13 @@ class Batch:
 
     Attributes:
         tenures: in which tenure of its partition each record was polled.
+        size: bytes of its records' values.
     """
 
     received: Sequence[Received]
     pending: Pending
     tenures: Mapping[Partition, int]
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes of its records' values."""
-        return sum(each.record.size for each in self.received)
-
-    def items(self) -> list[Item]:
-        """The records with their outcomes; only once `pending` is ready."""
-        return list(map(Item, self.received, self.pending.results()))
-
-    def owned(self, items: Iterable[Item], partitions: Partitions) -> list[Item]:
-        """What belongs to partitions that have stayed ours since these records were polled."""
-        held = partitions.held(self.tenures)
-        return [each for each in items if partition_of(each.outcome.source) in held]
+    size: int
 
 
 def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Partition, int]:
@@ -195,7 +198,7 @@ def first_offsets(batches: Iterable[Batch], partitions: Partitions) -> dict[Part
     for batch in batches:
         held = partitions.held(batch.tenures)
         for each in batch.received:
-            if (partition := partition_of(each.record.source)) in held:
+            if (partition := Partition(*each.record.source[:2])) in held:
                 first.setdefault(partition, each.record.source.offset)
     return first
 
@@ -205,10 +208,5 @@ def counts(batches: Iterable[Batch], partitions: Partitions) -> Counter[Partitio
     found: Counter[Partition] = Counter()
     for batch in batches:
         held = partitions.held(batch.tenures)
-        found.update(p for each in batch.received if (p := partition_of(each.record.source)) in held)
+        found.update(p for each in batch.received if (p := Partition(*each.record.source[:2])) in held)
     return found
-
-
-def partition_of(source: Source) -> Partition:
-    """The partition that a record came from."""
-    return Partition(source.topic, source.partition)

@@ -45,10 +45,12 @@ class Moved(NamedTuple):
     Attributes:
         gained: partitions that are this member's and were not, in order.
         lost: partitions that were this member's; what was read of them is another's to read, even where they came back.
+        topic_id: see `Member.topic_id`.
     """
 
     gained: Sequence[TopicPartition]
     lost: frozenset[TopicPartition]
+    topic_id: str
 
 
 class _Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
@@ -125,7 +127,7 @@ class Member:
         """To be asked after each poll: what it changed. What was gained is owned once it is `taken`."""
         membership = self.consumer.group_metadata()
         self._pinned = membership if membership.state is MemberState.STABLE else None
-        if self.joining():
+        if membership.state is MemberState.REBALANCING:
             self._ask_to_join()
         assigned = self.consumer.assignment()
         lost = self.owned & self._rebalances.revoked | self.owned - assigned
@@ -134,7 +136,7 @@ class Member:
         self._assignor.outside = False
         self._rebalances.revoked.clear()
         self.owned -= lost
-        return Moved(sorted(assigned - self.owned) if self._pinned else [], frozenset(lost))
+        return Moved(sorted(assigned - self.owned) if self._pinned else [], frozenset(lost), self.topic_id())
 
     def taken(self, gained: Collection[TopicPartition]) -> None:
         """Their records are read from now on."""

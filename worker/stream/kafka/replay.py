@@ -9,11 +9,11 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from worker.errors import BrokerError
-from worker.records.passing import RawRecord, Received, Source
+from worker.records.passing import Received
 from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, client_options, positions, translated
 from worker.stream.kafka.topics import existing
-from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant
+from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant, received
 
 POLL_MS = 500
 AT_ONCE = 5000
@@ -53,7 +53,7 @@ def record_at(settings: Settings, topic: str, partition: int, offset: int) -> Re
         while consumer.position(tp) <= offset:
             for row in consumer.poll(POLL_MS, max_records=1).get(tp, ()):
                 # The next one, where the place holds a transaction's marker or was aborted.
-                return _received(row) if row.offset == offset else None
+                return received(row) if row.offset == offset else None
         return None
 
 
@@ -114,7 +114,7 @@ def _to_the_end(
     polls = BoundedPolls(consumer, AT_ONCE_BYTES)
     while _is_below(consumer, ends):
         for tp, rows in polls.poll(POLL_MS, AT_ONCE).items():
-            yield from (_received(row) for row in rows if row.offset < ends[tp])
+            yield from (received(row) for row in rows if row.offset < ends[tp])
 
 
 def _is_below(consumer: Any, ends: Mapping[TopicPartition, int]) -> bool:
@@ -130,9 +130,3 @@ def _refuse_cut(topic: str, begins: dict[TopicPartition, int]) -> None:
                 f"topic {topic} begins at offset {offset:,} of partition {tp.partition}: what stood before is deleted; "
                 "--partial goes on without it"
             )
-
-
-def _received(row: Any) -> Received:
-    source = Source(row.topic, row.partition, row.offset, row.timestamp)
-    headers = [(name, value or b"") for name, value in row.headers] if row.headers else []
-    return Received(RawRecord(source, row.key, row.value), headers)

@@ -25,13 +25,13 @@ from kafka import OffsetAndMetadata, TopicPartition
 from simhash.index import Partition
 from worker.errors import PositionRewound
 from worker.records.page import largest_record
-from worker.records.passing import Outgoing, RawRecord, Received, Source
+from worker.records.passing import Outgoing, Received
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, positions, translated
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
-from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant
+from worker.stream.kafka.unpacking import BoundedPolls, be_tolerant, received
 
 T = TypeVar("T")
 
@@ -118,12 +118,12 @@ class Session:
         with translated(self._settings):
             found = self._poll_through(max(int(timeout * 1000), SHORTEST_POLL_MS), max_records)
             moved = self._member.moved()
-            self._check_topic(self._member.topic_id())
+            self._check_topic(moved.topic_id)
             for tp in moved.gained:
                 found.pop(tp, None)  # read from where the client takes it to begin
-            gained = self._begin(moved.gained)
-        received = [_received(row) for tp, rows in found.items() if tp in self._member.owned for row in rows]
-        return Polled(received, gained, frozenset(Partition(*tp) for tp in moved.lost))
+            gained = self._begin(moved.gained) if moved.gained else []
+        ours = [received(row) for tp, rows in found.items() if tp in self._member.owned for row in rows]
+        return Polled(ours, gained, frozenset(Partition(*tp) for tp in moved.lost))
 
     def stay(self, timeout: float) -> Polled:
         """A poll that brings no records, nor any of partitions that it gains: it keeps this worker in the group."""
@@ -311,14 +311,8 @@ class Session:
         fetcher's client uses. Otherwise the key decides, by the hash that Kafka's own clients use.
         """
         pages = self._consumer.partitions_for_topic(self._settings.input_topic)
-        counts = {topic: self._transactions.partitions_of(topic) for topic in {o.topic for o in outgoing}}
+        counts = self._transactions.partition_counts({o.topic for o in outgoing})
         return [o if counts[o.topic] == len(pages) else o._replace(partition=None) for o in outgoing]
-
-
-def _received(row: Any) -> Received:
-    source = Source(row.topic, row.partition, row.offset, row.timestamp)
-    headers = [(name, value or b"") for name, value in row.headers] if row.headers else []
-    return Received(RawRecord(source, row.key, row.value), headers)
 
 
 def _consumer_options(settings: Settings) -> dict[str, Any]:

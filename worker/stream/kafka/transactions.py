@@ -13,7 +13,7 @@ producer has begun: then the transaction is over, one way or the other, and the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as errors
@@ -86,9 +86,10 @@ class Transactions:
             self._producer.throw_away()
             self._producer = None
 
-    def partitions_of(self, topic: str) -> int:
-        """How many partitions an output topic has."""
-        return len(self._open.partitions_for(topic))
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each of these output topics has."""
+        producer = self._open
+        return {topic: len(producer.partitions_for(topic)) for topic in topics}
 
     @property
     def _open(self) -> _Producer:

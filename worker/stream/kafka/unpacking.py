@@ -27,7 +27,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint, encode_varint
 
 from worker.errors import BrokerError
-from worker.records.passing import Unread
+from worker.records.passing import RawRecord, Received, Source, Unread
 
 CHUNK_BYTES = 1 << 20
 MOST_NUMBER_BYTES = 10
@@ -212,6 +212,13 @@ class BoundedPolls:
             found = self._consumer.poll(timeout_ms, max_records=max_records)
         self._enough.__traceback__ = None  # it would hold what was found
         return found
+
+
+def received(row: Any) -> Received:
+    """A record of the client's as this program has it."""
+    source = Source(row.topic, row.partition, row.offset, row.timestamp)
+    headers = [(name, value or b"") for name, value in row.headers] if row.headers else []
+    return Received(RawRecord(source, row.key, row.value), headers)
 
 
 # Header names ---------------------------------------------------------------------------------------------------------
