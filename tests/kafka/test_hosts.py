@@ -129,6 +129,22 @@ def test_a_second_one_ends_the_first(stream, settings):
     assert figures(kept(stream, settings)) == of_files(verdicts)
 
 
+@pytest.mark.parametrize(
+    ("topic", "key", "value", "expected"),
+    [
+        ("verdict_topic", b"any", b"\xff", "[0] offset 0 is no verdict: "),
+        ("hosts_topic", PLACE_KEY, b'"\xff"', " holds what is no host: "),
+        ("hosts_topic", b"a.example", b"[" * 5000, " holds what is no host: "),
+    ],
+)
+def test_what_strangers_wrote_is_named(stream, settings, say, topic, key, value, expected):
+    producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers)
+    producer.send(getattr(settings, topic), value, key, partition=0)
+    producer.close()
+    code, _, said = say("hosts")
+    assert (code, f"{getattr(settings, topic)}{expected}" in said) == (4, True), said
+
+
 def test_a_verdict_topic_that_was_made_again_is_noticed_and_counted_afresh(stream, settings, say):
     send(stream, told(60))
     assert say("hosts")[0] == 0

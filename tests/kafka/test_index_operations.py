@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 from click.testing import CliRunner
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from simhash.errors import IndexMismatch
 from simhash.index import Retention
@@ -24,7 +24,10 @@ from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from worker.cli.main import commands
 from worker.errors import BrokerError, InputError, SettingsError
+from worker.rebuilding.verdict_sources import taken_down
 from worker.records.verdict import SourceFields, Verdict, encode
+from worker.settings import load
+from worker.verifying.sources import Sources
 
 RULE = relation(design("10"), 12, bands=2)
 
@@ -352,6 +355,14 @@ def test_takedowns_are_published(backend, kafka_server, filled, name):
         message = next(consumer)
     row = decoded_takedown(message.value)
     assert (message.key.decode(), row.url, row.seq) == (record.url, record.url, record.seq)
+    producer = KafkaProducer(bootstrap_servers=kafka_server.bootstrap_servers)
+    producer.send(topic, b"{}")
+    producer.close()
+    settings = load({"bootstrap_servers": kafka_server.bootstrap_servers, "takedown_topic": topic})
+    with pytest.raises(InputError, match=rf"^{topic}\[0\] offset 1 is no takedown: "):
+        taken_down(settings, [])
+    with pytest.raises(InputError, match=rf"^{topic}\[0\]@1: "):
+        list(Sources(settings).all_takedowns())
 
 
 # Statistics and the commands

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import threading
+from codecs import BOM_UTF8
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -93,7 +94,8 @@ def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch
     batch(verdicts[0], out="first")
     first = pq.read_table(tmp_path / "first" / "verdicts.parquet")
     pq.write_table(first.cast(with_views(first.schema)), tmp_path / "first" / "views.parquet")
-    for name in ("verdicts.parquet", "views.parquet", "verdicts.jsonl"):
+    (tmp_path / "first" / "marked.jsonl").write_bytes(BOM_UTF8 + (tmp_path / "first" / "verdicts.jsonl").read_bytes())
+    for name in ("verdicts.parquet", "views.parquet", "verdicts.jsonl", "marked.jsonl"):
         summary = batch(verdicts[1], existing=[tmp_path / "first" / name])
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected[1]
         assert summary.duplicates_of_existing > 50

@@ -7,6 +7,7 @@ fingerprints are read whole and the URLs only where something matched.
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -215,7 +216,7 @@ def _lines_in(content: IO[bytes], first: int, last: int) -> Iterator[tuple[int, 
         offset += len(next_line(content))  # ends with the byte before `first`, or belongs to the range before
     while offset < last and (line := next_line(content)):
         if line.strip():
-            yield offset, line
+            yield offset, line if offset else line.removeprefix(BOM_UTF8)
         offset += len(line)
 
 

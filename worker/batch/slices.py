@@ -8,6 +8,7 @@ parquet      pages or signatures: a range of row groups
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def _holds_verdicts(path: Path) -> bool:
     if path.is_dir() or path.name.lower().endswith((*HTML_SUFFIXES, *WARC_SUFFIXES)):
         return False
     with opened(path) as content:
-        line = content.readline(LONGEST_FIRST_LINE)
+        line = content.readline(LONGEST_FIRST_LINE).removeprefix(BOM_UTF8)
     try:
         first = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

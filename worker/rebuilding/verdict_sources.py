@@ -86,7 +86,7 @@ def taken_down(settings: Settings, files: Iterable[Path], whole: bool = True) ->
     """
     lines = [(f"{path}: line {number}", line) for path in files for number, line in lines_in(path)]
     if topic := settings.takedown_topic:
-        lines += [(f"{topic}", each.record.value or b"") for each in replayed(settings, topic, whole)]
+        lines += [(str(each.record.source), each.record.value or b"") for each in replayed(settings, topic, whole)]
     return [_takedown(place, line) for place, line in lines if line.strip()]
 
 
@@ -109,8 +109,7 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
         try:
             yield CommittedVerdict(decode_told(value or b""), max(0, source.timestamp or 0))
         except msgspec.DecodeError as error:
-            place = f"{source.topic}[{source.partition}] offset {source.offset}"
-            raise InputError(f"{place} is no verdict: {error}") from error
+            raise InputError(f"{source} is no verdict: {error}") from error
     for received in replayed(settings, settings.dead_letter_topic):
         if letter := read_letter(received):
             yield Settled(letter.topic, letter.partition, letter.offset)

@@ -20,6 +20,9 @@ class Source(NamedTuple):
     offset: int
     timestamp: int | None
 
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}] offset {self.offset}"
+
 
 class Unread(bytes):
     """What stands for bytes that are too many to be kept or sent: their number and digest, as people read it."""

@@ -17,8 +17,7 @@ from worker.lines import lines_in, opened
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
-from worker.verifying.told import Coordinates, ToldTakedown
-from worker.verifying.verdict_columns import IN_FILE
+from worker.verifying.told import IN_FILE, Coordinates, ToldTakedown
 
 CHUNK_BYTES = 1 << 20
 LINES = (".jsonl", ".ndjson", ".json")
@@ -119,7 +118,7 @@ def _said_of(place: Coordinates) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise InputError(f"{place.topic}, {place.offset}: {error}") from error
+        raise InputError(f"{place}: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[Coordinates, bytes]]:

@@ -16,6 +16,8 @@ ERRORS_PREFIX = "__connect.errors."
 REPLAYED = "simhash-dedup.replayed"
 _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
 _NUMBER = re.compile(rb"[0-9]{1,14}")
+IN_FILE = -1
+"""The partition of a place in a file; its offset is the line."""
 MOST_NUMBER = 1 << 48
 LAST_PORT = 65535
 MOST_DIGITS = sys.int_info.default_max_str_digits
@@ -208,6 +210,11 @@ class Coordinates(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+    def __str__(self) -> str:
+        """As people read it: verdicts[3]@17, or file.jsonl:17."""
+        at = f":{self.offset}" if self.partition == IN_FILE else f"[{self.partition}]@{self.offset}"
+        return self.topic + at
 
 
 _told = msgspec.json.Decoder(Told)

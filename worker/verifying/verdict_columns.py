@@ -20,8 +20,6 @@ OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
 CHUNK_ROWS = 1 << 15
 UNTOLD = -1
-IN_FILE = -1
-"""The partition of a place in a file; its offset is the line."""
 
 Words = NDArray[np.uint64]
 Halves = NDArray[np.uint32]
@@ -52,9 +50,8 @@ class Spots:
         return Coordinates(*self.names[number >> OFFSET_BITS], number & ((1 << OFFSET_BITS) - 1))
 
     def show(self, number: int) -> str:
-        """As people read it: verdicts[3]@17, or file.jsonl:17."""
-        topic, partition, offset = self.record(number)
-        return f"{topic}:{offset}" if partition == IN_FILE else f"{topic}[{partition}]@{offset}"
+        """As people read it."""
+        return str(self.record(number))
 
 
 @dataclass(frozen=True)

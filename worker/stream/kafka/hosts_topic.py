@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from simhash.decoding import Decoder
 from worker.errors import BrokerError
 from worker.hosts import Hosts, decoded
 from worker.records.passing import Outgoing, Received, runs
@@ -40,6 +41,9 @@ class CountedUpTo(msgspec.Struct):
     topic: str
     id: str
     offsets: dict[int, int]
+
+
+_read_up_to = Decoder(CountedUpTo)
 
 
 class HostsTopic:
@@ -95,12 +99,10 @@ def _size(received: Received) -> int:
 
 
 def _verdict(received: Received) -> Verdict:
-    source, value = received.record.source, received.record.value
     try:
-        return decode(value or b"")
+        return decode(received.record.value or b"")
     except msgspec.DecodeError as error:
-        place = f"{source.topic}[{source.partition}] offset {source.offset}"
-        raise BrokerError(f"{place} is no verdict: {error}") from error
+        raise BrokerError(f"{received.record.source} is no verdict: {error}") from error
 
 
 @contextmanager
@@ -147,7 +149,7 @@ def _restored(settings: Settings, topic: str) -> tuple[CountedUpTo | None, Hosts
             records.pop(key or b"", None)
     place = records.pop(PLACE_KEY, None)
     try:
-        read = None if place is None else msgspec.json.decode(place, type=CountedUpTo)
+        read = None if place is None else _read_up_to.decode(place)
         return read, Hosts({decoded(line).host: line for line in records.values()})
     except msgspec.DecodeError as error:
         raise BrokerError(f"topic {topic} holds what is no host: {error}. Delete it and make it again") from error
