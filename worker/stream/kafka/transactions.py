@@ -71,7 +71,16 @@ class Transactions:
             CommitFailedError: nothing was committed; the group has moved on, the next transaction may begin.
         """
         try:
-            self._commit(outgoing, offsets, membership, on_step)
+            producer = self._open
+            producer.begin_transaction()
+            on_step("begun")
+            self._send(producer, outgoing)
+            on_step("sent")
+            if membership is not None:
+                group = membership()
+                self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
+                on_step("offsets")
+            self._within_time(producer.commit_transaction)
         except errors.CommitFailedError:
             self.close()
             self._begin()
@@ -105,24 +114,6 @@ class Transactions:
             producer.throw_away()
             raise
         self._producer = producer
-
-    def _commit(
-        self,
-        outgoing: Sequence[Outgoing],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        membership: Callable[[], ConsumerGroupMetadata] | None,
-        on_step: Callable[[str], None],
-    ) -> None:
-        producer = self._open
-        producer.begin_transaction()
-        on_step("begun")
-        self._send(producer, outgoing)
-        on_step("sent")
-        if membership is not None:
-            group = membership()
-            self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
-            on_step("offsets")
-        self._within_time(producer.commit_transaction)
 
     def _within_time(self, call: Callable[[], None]) -> None:
         """Make a call that the client would wait for without end, as it does when an answer is torn off on its way.
