@@ -20,7 +20,7 @@ from simhash.archive.format.manifest import parts
 from simhash.archive.format.table_file import TableFile
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.archive.verify import verify
-from simhash.errors import TableMismatch
+from simhash.errors import TableCorrupt, TableMismatch
 from simhash.relation.hamming import first_difference
 from simhash.relation.tables import design
 from tests.pages import banded, crowd, relation
@@ -136,6 +136,9 @@ def test_a_build_goes_on_only_for_the_same_job(tmp_path):
         built(tmp_path / "out", [1, 2, 3], rule, on_progress=Dying(2))
     plan = BuildPlan(None, Holding(64, False), lambda _: rule, "another job")
     with pytest.raises(TableMismatch, match="unfinished build of something else"):
+        build(tmp_path / "out", Listed([1]), plan, SMALL, nothing)
+    (tmp_path / "out" / "building" / "state.json").write_bytes(b'{"job":"\xff')
+    with pytest.raises(TableCorrupt, match=r"state\.json is damaged: .*Remove .*building, and build again"):
         build(tmp_path / "out", Listed([1]), plan, SMALL, nothing)
 
 

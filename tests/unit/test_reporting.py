@@ -16,7 +16,7 @@ from worker.judging.judge import judge, prepare
 from worker.records.hints import host_of
 from worker.records.passing import RawRecord, Source
 from worker.records.verdict import encode
-from worker.reporting.pairs import names_of, shown
+from worker.reporting.pairs import LARGEST_PAGE, names_of, shown
 from worker.reporting.report_data import ReportData
 from worker.settings import Settings
 
@@ -130,8 +130,11 @@ def test_explain_reads_files_and_says_that_they_do_not_match(say, tmp_path):
     assert (code, told.splitlines()[0]) == (0, f"duplicates by profile default/{DEFAULT.version}: the same text")
 
 
-def test_explain_says_what_is_not_there(files, say):
+def test_explain_says_what_is_not_there_or_no_page(files, say, tmp_path):
     pages, _ = files
+    (tmp_path / "crawl.jsonl").write_bytes(bytes(LARGEST_PAGE + 1))
+    code, _, wrong = say("explain", tmp_path / "crawl.jsonl", "nowhere")
+    assert (code, "crawl.jsonl: a page has 10,485,760 bytes at most" in wrong) == (3, True), wrong
     code, _, wrong = say("explain", "nowhere", PAGES[0][0], "--pages", pages)
     assert (code, wrong) == (3, f"simhash-dedup: no page has the URL or id nowhere in {pages}\n")
     code, _, wrong = say("explain", "nowhere", "nowhere")

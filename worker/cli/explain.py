@@ -16,7 +16,7 @@ from worker.cli.options import PROFILE, given_profile
 from worker.cli.terminal import plain
 from worker.errors import InputError
 from worker.records.passing import Page
-from worker.reporting.pairs import pages_in, text_of
+from worker.reporting.pairs import LARGEST_PAGE, pages_in, text_of
 
 FILE = click.Path(path_type=Path, exists=True)
 TEXT_SUFFIXES = (".txt", ".text", ".md")
@@ -63,9 +63,12 @@ def _texts(a: str, b: str, pages: tuple[Path, ...], profile: Profile) -> tuple[s
 
 def _text_of_file(name: str, profile: Profile) -> str:
     try:
-        raw = Path(name).read_bytes()
+        with open(name, "rb") as file:
+            raw = file.read(LARGEST_PAGE + 1)
     except OSError as error:
         raise InputError(f"{name}: {error.strerror} (URLs are looked for in --pages)") from error
+    if len(raw) > LARGEST_PAGE:
+        raise InputError(f"{name}: a page has {LARGEST_PAGE:,} bytes at most (one of many is named with --pages)")
     return _known(Page(name, raw, not name.lower().endswith(TEXT_SUFFIXES)), name, profile)
 
 

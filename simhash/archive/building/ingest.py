@@ -20,7 +20,8 @@ from simhash.archive.format import keys as arrays
 from simhash.archive.format.container import PARTIAL
 from simhash.archive.format.keys import Keys
 from simhash.archive.format.record_file import DIGEST_BITS, Body, RecordCodec, read_run, write_run
-from simhash.errors import TableMismatch
+from simhash.decoding import Decoder
+from simhash.errors import TableCorrupt, TableMismatch
 from simhash.index.interface import Record
 from simhash.signature.minhash import BAND_BITS
 
@@ -84,12 +85,22 @@ class BuildState(msgspec.Struct):
     complete: bool
 
 
+_decoder = Decoder(BuildState)
+
+
 def job_of(directory: Path) -> str | None:
     """The job that a working directory was made for; None: there is none."""
     try:
-        return msgspec.json.decode((directory / STATE).read_bytes(), type=BuildState).job
+        return _state_in(directory).job
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _state_in(directory: Path) -> BuildState:
+    try:
+        return _decoder.decode((directory / STATE).read_bytes())
+    except msgspec.DecodeError as error:
+        raise TableCorrupt(f"{directory / STATE} is damaged: {error}. Remove {directory}, and build again") from error
 
 
 @dataclass
@@ -103,6 +114,7 @@ class Ingest:
 
     Raises:
         TableMismatch: the directory was begun for another job.
+        TableCorrupt: how far it has come cannot be read.
     """
 
     directory: Path
@@ -119,7 +131,7 @@ class Ingest:
             self.state = BuildState(self.job, [], False)
             self._save()
             return
-        self.state = msgspec.json.decode(path.read_bytes(), type=BuildState)
+        self.state = _state_in(self.directory)
         if self.state.job != self.job and not self.state.chunks and not self.state.complete:
             # Nothing was kept of it: an input that was refused and then mended, say.
             self.state = BuildState(self.job, [], False)
