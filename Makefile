@@ -35,7 +35,7 @@ demo: $(STAMP) ## judge the bundled sample, and check the verdicts; nothing to s
 stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst
 
-unit: $(DEV_STAMP) ## the tests that need no server: a minute or two
+unit: $(DEV_STAMP) ## the tests that need neither servers nor processes of their own: a minute
 	$(BIN)/python -m pytest $(TESTS) tests/unit
 
 test: ## all checks and tests, on a real Kafka and a real Redis

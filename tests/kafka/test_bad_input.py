@@ -241,7 +241,7 @@ def test_raw_pages_need_their_url_as_key(kafka_server, redis_server, name):
 HANGING_WORKER = """
 from functools import partial
 from tests import faulty_worker
-from tests.unit import test_fingerprinters
+from tests.spawning import test_fingerprinters
 from worker.stream import consumer
 consumer.Fingerprinters = partial(consumer.Fingerprinters, prepare=test_fingerprinters.prepare)
 faulty_worker.main()

@@ -152,7 +152,7 @@ def test_close_ends_a_child_that_hangs(tmp_path):
 TOLD_TO_ALL = """
 import os, signal, sys
 from tests.processes import descendants
-from tests.unit.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes
+from tests.spawning.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes
 from worker.judging.fingerprinters import Fingerprinters, PageLimits
 from worker.judging.judge import Prepared
 

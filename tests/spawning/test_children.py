@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from tests.processes import command_line, descendants, runs, wait_until_gone
+from tests.spawning.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes, prepare, record
 from tests.stream import until
-from tests.unit.test_fingerprinters import DEADLINE_SECONDS, RECIPE, good, outcomes, prepare, record
 from worker.errors import ChildrenFail
 from worker.judging import children
 from worker.judging.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimits
