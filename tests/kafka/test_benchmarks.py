@@ -23,6 +23,7 @@ SMALLEST = {
     "benchmarks.previous": "--pages 500",
     "benchmarks.quality": "--pages pages.jsonl.zst --pairs pairs.jsonl.gz",
     "benchmarks.url_dictionary": "",
+    "benchmarks.walk": "--list",
 }
 """What is said besides. Of two values of a flag the last counts."""
 STAND_INS = {"FILE": "marked.jsonl", "declaration/tha.html": "declaration.html", "…": ""}

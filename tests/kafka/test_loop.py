@@ -26,7 +26,8 @@ from worker.settings import load
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
-from worker.stream.status import Idleness, Progress, Standstill, Status
+from worker.stream.partitions import Standstill
+from worker.stream.status import Idleness, Progress, Status
 
 DEFAULT = profile("default")
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from worker.cli.dlq import Wanted, _why_not
 from worker.judging.judge import Rejected
-from worker.records.dead_letter import Place, dead_letter, read_letter, read_mark, record_size
-from worker.records.passing import Outgoing, RawRecord, Received, Source
+from worker.records.dead_letter import Place, dead_letter, read_letter, read_mark
+from worker.records.passing import Outgoing, RawRecord, Received, Source, record_size
 from worker.settings import Settings
 
 REJECTION = Rejected(Source("pages", 3, 42, 7), "decode", "PageError", "not JSON: Expecting value at character 0")

@@ -16,15 +16,13 @@ from typing import NamedTuple
 import xxhash
 
 from worker.judging.judge import Rejected
-from worker.records.passing import Headers, Outgoing, Received, Unread
+from worker.records.passing import RECORD_OVERHEAD_BYTES, Headers, Outgoing, Received, Unread, record_size
 
 PREFIX = "__connect.errors."
 REPLAYS = "simhash-dedup.replays"
 REPLAYED = "simhash-dedup.replayed"
 REASONS = ("topic", "partition", "offset", "stage", "exception.class.name", "exception.message")
 MAX_MESSAGE_BYTES = 2000
-RECORD_OVERHEAD_BYTES = 512
-"""What a record batch of one record adds to its key, value and headers, generously."""
 _PLACE = re.compile(r"([0-9]{1,10})/([0-9]{1,19})")
 
 
@@ -171,9 +169,3 @@ def _digest(data: bytes | None) -> bytes | None:
     if data is None or len(data) <= RECORD_OVERHEAD_BYTES:
         return data
     return Unread.of(len(data), xxhash.xxh3_128(data))
-
-
-def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """About the bytes that a record takes in a topic, never less."""
-    sizes = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
-    return len(key or b"") + len(value or b"") + sizes + RECORD_OVERHEAD_BYTES

@@ -10,6 +10,8 @@ import xxhash
 
 T = TypeVar("T")
 Headers = list[tuple[str, bytes]]
+RECORD_OVERHEAD_BYTES = 512
+"""What a record batch of one record adds to its key, value and headers, generously."""
 
 
 class Source(NamedTuple):
@@ -38,6 +40,12 @@ def size_of(data: bytes | None) -> int:
     if isinstance(data, Unread):
         return int(data.split()[0])
     return len(data or b"")
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """About the bytes that a record takes in a topic, never less."""
+    sizes = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
+    return len(key or b"") + len(value or b"") + sizes + RECORD_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,15 @@ from worker.errors import (
 from worker.judging.fingerprinters import Fingerprinters, Outcome
 from worker.judging.heap import give_memory_back
 from worker.judging.judge import Judged, Prepared, Rejected, judge, rejected
-from worker.records.dead_letter import dead_letter, record_size
-from worker.records.passing import Outgoing, Received, Source, runs, size_of
+from worker.records.dead_letter import dead_letter
+from worker.records.passing import Outgoing, Received, Source, record_size, runs, size_of
 from worker.records.verdict import encode
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
 from worker.stream.kafka import Polled, Session
 from worker.stream.metrics import Metrics
-from worker.stream.partitions import Batch, Item, Partitions, counts, first_offsets
-from worker.stream.status import Idleness, Progress, Standstill, Status
+from worker.stream.partitions import Batch, Item, Partitions, Standstill, counts, first_offsets
+from worker.stream.status import Idleness, Progress, Status
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

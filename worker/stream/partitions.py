@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
@@ -210,3 +210,29 @@ def counts(batches: Iterable[Batch], partitions: Partitions) -> Counter[Partitio
         held = partitions.held(batch.tenures)
         found.update(p for each in batch.received if (p := Partition(*each.record.source[:2])) in held)
     return found
+
+
+@dataclass
+class Standstill:
+    """Partitions of which no record comes, though there are some and nothing else is to do.
+
+    The client's fetches are trusted no further than this: in it a partition has been forgotten before.
+    """
+
+    patience: float
+    _since: dict[Partition, float] = field(default_factory=dict)
+
+    def came(self, now: float, partitions: Iterable[Partition]) -> None:
+        """Records of these came, or these themselves."""
+        self._since.update(dict.fromkeys(partitions, now))
+
+    def excuse(self) -> None:
+        """None was asked for."""
+        self._since.clear()
+
+    def look(self, now: float, behind: Mapping[Partition, int]) -> list[Partition]:
+        """The partitions that stand still for `patience` seconds by now; `behind`: how many offsets each has to go."""
+        self._since = {
+            partition: self._since.get(partition, now) if count else now for partition, count in behind.items()
+        }
+        return [partition for partition, since in self._since.items() if now - since >= self.patience]

@@ -9,10 +9,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-
-from simhash.index import Partition
+from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 STUCK_EXIT_CODE = 70
@@ -127,29 +124,3 @@ class Idleness:
             log.warning("nothing to do for %.0f s: %s", now - self.since, reason)
             self.told = True
             self.next = now + min(now - self.since, RAREST_SECONDS)
-
-
-@dataclass
-class Standstill:
-    """Partitions of which no record comes, though there are some and nothing else is to do.
-
-    The client's fetches are trusted no further than this: in it a partition has been forgotten before.
-    """
-
-    patience: float
-    _since: dict[Partition, float] = field(default_factory=dict)
-
-    def came(self, now: float, partitions: Iterable[Partition]) -> None:
-        """Records of these came, or these themselves."""
-        self._since.update(dict.fromkeys(partitions, now))
-
-    def excuse(self) -> None:
-        """None was asked for."""
-        self._since.clear()
-
-    def look(self, now: float, behind: Mapping[Partition, int]) -> list[Partition]:
-        """The partitions that stand still for `patience` seconds by now; `behind`: how many offsets each has to go."""
-        self._since = {
-            partition: self._since.get(partition, now) if count else now for partition, count in behind.items()
-        }
-        return [partition for partition, since in self._since.items() if now - since >= self.patience]
