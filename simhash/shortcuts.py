@@ -21,6 +21,7 @@ def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
 
     Raises:
         TypeError: it is bytes, None or anything else that is no text.
+        PageError: it has more than 500 combining marks in a row.
     """
     return _of_any_length(profile).signature(text, b"").fingerprint
 
