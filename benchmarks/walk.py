@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any, cast
+from typing import cast
 
 from kafka import KafkaProducer
 from prometheus_client import CollectorRegistry
@@ -31,7 +31,7 @@ from deploy.local.brokers import KafkaServer
 from deploy.local.stores import RedisServer
 from worker.index.configured import configured_profile
 from worker.index.stores import connected_index
-from worker.judging.fingerprinters import Fingerprinters, Pending, _Part, recipe
+from worker.judging.fingerprinters import Fingerprinters, Outcome, Pending, Prepare, _Part, recipe
 from worker.judging.judge import Recipe, prepare
 from worker.records.passing import RawRecord
 from worker.settings import Settings, load
@@ -72,18 +72,21 @@ class Walk:
         return sum(before[0] != after[0] for before, after in pairwise(self.calls))
 
 
-class _Here:
-    """Fingerprinters without children."""
+class Here:
+    """Fingerprinters without children: in this process, at once."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, prepare: Prepare = prepare) -> None:
         self._recipe = recipe
+        self._prepare = prepare
 
     def submit(self, records: Sequence[RawRecord]) -> Pending:
-        done: Future[list[Any]] = Future()
-        done.set_result([prepare(record, self._recipe) for record in records])
+        """Prepare `records`."""
+        done: Future[list[Outcome]] = Future()
+        done.set_result([self._prepare(record, self._recipe) for record in records])
         return Pending(cast("Fingerprinters", self), [_Part(records, done)])
 
     def retried(self, part: _Part) -> Sequence[_Part]:
+        """The part itself: nothing is lost here."""
         return [part]
 
 
@@ -136,7 +139,7 @@ def walked(settings: Settings) -> Walk:
         settings=settings,
         profile=profile,
         index=connected_index(settings, profile),
-        fingerprinters=cast("Fingerprinters", _Here(recipe(settings, profile))),
+        fingerprinters=cast("Fingerprinters", Here(recipe(settings, profile))),
         open_session=lambda: Session(settings, settings.group_id),
         metrics=Metrics(CollectorRegistry()),
         status=Status(),

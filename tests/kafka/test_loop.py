@@ -2,7 +2,7 @@
 
 import json
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
 
@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, MemberToRemove
 from prometheus_client import CollectorRegistry
 
+from benchmarks.walk import Here
 from simhash.errors import IndexUnreachable
 from simhash.index import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
@@ -20,7 +21,7 @@ from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.errors import BrokerError
 from worker.index.stores import connected_index
-from worker.judging.fingerprinters import Pending, _Part, recipe
+from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, prepare
 from worker.settings import load
 from worker.stream.kafka import Session
@@ -34,21 +35,6 @@ DEFAULT = profile("default")
 
 class Crash(Exception):
     """What a test lets happen in the middle of the loop."""
-
-
-class Here:
-    """Fingerprinters without children: in this process, at once; `spoil` may change an outcome."""
-
-    def __init__(self, made, spoil=lambda outcome: outcome):
-        self.recipe, self.spoil = made, spoil
-
-    def submit(self, records):
-        done = Future()
-        done.set_result([self.spoil(prepare(record, self.recipe)) for record in records])
-        return Pending(self, [_Part(records, done)])
-
-    def retried(self, part):
-        yield part
 
 
 @pytest.fixture
@@ -96,7 +82,7 @@ def run(
         settings=settings,
         profile=DEFAULT,
         index=index,
-        fingerprinters=Here(recipe(settings, DEFAULT), spoil),
+        fingerprinters=Here(recipe(settings, DEFAULT), lambda record, made: spoil(prepare(record, made))),
         open_session=lambda: Session(settings, name or stream.name),
         metrics=Metrics(registry or CollectorRegistry()),
         status=Status(),
