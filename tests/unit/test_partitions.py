@@ -97,6 +97,7 @@ def test_a_record_is_ours_exactly_as_long_as_nothing_came_between(events):
                 partitions.committed({PAGES: position}, "")
             case Event.LOST:
                 partitions.lost([PAGES])
+        assert partitions.unchecked == ({PAGES} if partitions[PAGES].state is State.UNCHECKED else set())
         if event in (Event.GAINED, Event.READ_ON, Event.LOST):
             assert not any(partitions.held({PAGES: tenure}) for tenure in polled)
         if partitions[PAGES].state is not State.FOREIGN:

@@ -148,7 +148,7 @@ class Partitions:
         """A batch of records that were polled now."""
         polled = {Partition(*each.record.source[:2]) for each in received}
         tenures = {partition: self[partition].tenure for partition in polled}
-        return Batch(received, pending, tenures, sum(len(each.record.value or b"") for each in received))
+        return Batch(received, pending, tenures, sum(each.record.size for each in received))
 
     def held(self, tenures: Mapping[Partition, int]) -> set[Partition]:
         """Those whose records, of these tenures, are still ours to answer."""
