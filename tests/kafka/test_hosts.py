@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 
 from tests.stream import Stream, closing_admin
 from tests.unit.test_hosts import verdict
-from worker.errors import BrokerError, Fenced
+from worker.errors import Fenced
 from worker.hosts import Hosts, decoded
 from worker.records.verdict import encode
 from worker.settings import PREFIX, Settings
@@ -132,7 +132,6 @@ def test_a_second_one_ends_the_first(stream, settings):
 @pytest.mark.parametrize(
     ("topic", "key", "value", "expected"),
     [
-        ("verdict_topic", b"any", b"\xff", "[0] offset 0 is no verdict: "),
         ("hosts_topic", PLACE_KEY, b'"\xff"', " holds what is no host: "),
         ("hosts_topic", b"a.example", b"[" * 5000, " holds what is no host: "),
     ],
@@ -158,14 +157,22 @@ def test_a_verdict_topic_that_was_made_again_is_noticed_and_counted_afresh(strea
     assert figures(kept(stream, settings)) == of_files(verdicts)
 
 
-def test_topics_that_are_not_there_and_what_is_no_verdict_are_refused(stream, settings, say):
+def test_topics_that_are_not_there_are_refused(stream, settings, say):
     code, _, said = say("hosts", "--hosts-topic", f"{stream.name}.none")
     assert (code, f"topic {stream.name}.none does not exist" in said) == (4, True)
+
+
+def test_what_strangers_wrote_among_verdicts_is_told_and_does_not_stand_in_the_way(stream, settings, say):
     producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers)
-    producer.send(stream.verdict_topic, b"no verdict", partition=1)
+    for value in (b"no verdict", b"\xff", None):
+        producer.send(stream.verdict_topic, value, b"any", partition=1)
     producer.close()
-    with keeping(settings, settings.hosts_topic) as hosts, pytest.raises(BrokerError, match=r"verdicts\[1\] offset 0"):
-        hosts.catch_up(lambda: False)
+    send(stream, verdicts := told(60))
+    code, _, said = say("hosts")
+    assert (code, "60 verdicts more: 7 hosts with 60 pages" in said) == (0, True), said
+    assert f"3 of 63 records are no verdicts and not counted, the first {stream.verdict_topic}[1] offset 0: " in said
+    assert figures(kept(stream, settings)) == of_files(verdicts)
+    assert "no verdicts" not in say("hosts")[2]
 
 
 def test_hosts_are_compacted_and_topics_says_when_they_are_not(stream, settings, say):

@@ -7,6 +7,7 @@ who was there before, and only then reads what there is. So there is no consumer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,8 @@ from worker.stream.kafka.connect import admin_client, translated
 from worker.stream.kafka.replay import replayed
 from worker.stream.kafka.topics import existing, topic_id
 from worker.stream.kafka.transactions import Transactions
+
+log = logging.getLogger(__name__)
 
 PLACE_KEY = b"#read"
 """No host's name begins so."""
@@ -62,24 +65,25 @@ class HostsTopic:
         """Count the verdicts up to the end that their topic has now, or until it is over; how many they were.
 
         Raises:
-            BrokerError: a topic cannot be read or written, or what stands in the verdict topic is no verdict.
+            BrokerError: a topic cannot be read or written.
             BrokerUnreachable, SessionLost, Fenced: see `worker.errors`.
         """
         counted = 0
         coming = replayed(self._settings, self._read.topic, begins=self._read.offsets)
         for received in runs(coming, _size, BYTES_AT_ONCE, VERDICTS_AT_ONCE):
-            self._count(received)
-            counted += len(received)
+            counted += self._count(received)
             if is_over():
                 break
         return counted
 
-    def _count(self, received: Sequence[Received]) -> None:
+    def _count(self, received: Sequence[Received]) -> int:
         for each in received:
             source = each.record.source
             self._read.offsets[source.partition] = source.offset + 1
-        changed = self.hosts.add(map(_verdict, received))
+        verdicts = _verdicts(received)
+        changed = self.hosts.add(verdicts)
         self._write({name.encode(): line for name, line in changed.items()})
+        return len(verdicts)
 
     def forget(self) -> None:
         """Begin anew: no hosts, and nothing read."""
@@ -98,11 +102,19 @@ def _size(received: Received) -> int:
     return received.record.size
 
 
-def _verdict(received: Received) -> Verdict:
-    try:
-        return decode(received.record.value or b"")
-    except msgspec.DecodeError as error:
-        raise BrokerError(f"{received.record.source} is no verdict: {error}") from error
+def _verdicts(received: Sequence[Received]) -> list[Verdict]:
+    """Those that are any; the others are passed over, for they would stand in the way for ever."""
+    found, strays = [], []
+    for each in received:
+        try:
+            found.append(decode(each.record.value or b""))
+        except msgspec.DecodeError as error:
+            strays.append(f"{each.record.source}: {error}")
+    if strays:
+        log.warning(
+            "%d of %d records are no verdicts and not counted, the first %s", len(strays), len(received), strays[0]
+        )
+    return found
 
 
 @contextmanager
