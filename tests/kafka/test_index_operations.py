@@ -24,7 +24,7 @@ from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from worker.cli.main import commands
 from worker.errors import BrokerError, InputError, SettingsError
-from worker.rebuilding.verdict_sources import taken_down
+from worker.rebuilding.verdict_sources import Strays, taken_down
 from worker.records.verdict import SourceFields, Verdict, encode
 from worker.settings import load
 from worker.verifying.sources import Sources
@@ -360,7 +360,7 @@ def test_takedowns_are_published(backend, kafka_server, filled, name):
     producer.close()
     settings = load({"bootstrap_servers": kafka_server.bootstrap_servers, "takedown_topic": topic})
     with pytest.raises(InputError, match=rf"^{topic}\[0\] offset 1 is no takedown: "):
-        taken_down(settings, [])
+        taken_down(settings, [], Strays(False))
     with pytest.raises(InputError, match=rf"^{topic}\[0\]@1: "):
         list(Sources(settings).all_takedowns())
 

@@ -1,6 +1,7 @@
 """An index made afresh from its verdicts gives the answers of the one that was lost."""
 
 import json
+import re
 import signal
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from random import Random
 import msgspec
 import pytest
 import redis
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 from simhash.errors import IndexMismatch
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
@@ -371,6 +372,16 @@ def test_topics_from_which_something_was_deleted_are_not_taken_for_all(kafka_ser
     assert "retention" not in stream.command("topics", "--dry-run", "--max-age", "2d").stdout
     assert "the index remembers for ever" in stream.command("topics", "--dry-run").stdout
     assert stream.command(*again, "--partial").returncode == 0
+    producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers)
+    producer.send(stream.verdict_topic, b"of somebody else")
+    producer.close()
+    refused = stream.command("rebuild", "--index-name", f"{name}-3")
+    assert refused.returncode == 3
+    assert re.search(rf"{stream.verdict_topic}\[0\] offset \d+ is no verdict: .* \(--partial goes on", refused.stderr)
+    done = stream.command("rebuild", "--index-name", f"{name}-3", "--partial")
+    assert (done.returncode, "left out: 1 records that are neither" in done.stdout) == (0, True), done.stderr
+    with redis.Redis.from_url(redis_server.url) as client:
+        assert contents(existing_index(client, f"{name}-3")) == contents(existing_index(client, f"{name}-2"))
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -17,7 +17,7 @@ from tests.kafka.test_index_operations import RULE, place, rows_of, run
 from tests.pages import PAGES, crowd, relation
 from worker.cli.main import commands
 from worker.errors import InputError
-from worker.rebuilding.verdict_sources import in_file
+from worker.rebuilding.verdict_sources import Strays, in_file
 
 REPLACE = msgspec.structs.replace
 
@@ -109,7 +109,8 @@ VERDICT = {
 def test_a_verdict_that_cannot_be_a_record_is_refused_with_its_line(tmp_path, changes):
     file = tmp_path / "verdicts.jsonl"
     file.write_text(json.dumps(VERDICT) + "\n")
-    assert [each.verdict.seq for each in in_file(file)] == [1]
+    assert [each.verdict.seq for each in in_file(file, Strays(False))] == [1]
     file.write_text(json.dumps(VERDICT) + "\n" + json.dumps(VERDICT | changes) + "\n")
     with pytest.raises(InputError, match="line 2 is no verdict"):
-        list(in_file(file))
+        list(in_file(file, Strays(False)))
+    assert [each.verdict.seq for each in in_file(file, Strays(True))] == [1]

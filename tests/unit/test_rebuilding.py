@@ -16,7 +16,7 @@ from tests.pages import entry
 from worker.errors import InputError
 from worker.rebuilding.collected import CollectedVerdicts, forgotten
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.verdict_sources import Settled, in_file
+from worker.rebuilding.verdict_sources import Settled, Strays, in_file
 from worker.rebuilding.verdict_sources import taken_down as read_takedowns
 from worker.settings import load
 from worker.stream.kafka.replay import FOR_EVER_MS
@@ -112,7 +112,7 @@ def test_a_verdict_that_cannot_be_stored_is_named(tmp_path, changes, wrong):
     path = tmp_path / "verdicts.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in (fine, fine | changes)))
     with pytest.raises(InputError, match=r"verdicts\.jsonl: line 2 is no verdict: ") as refused:
-        list(in_file(path))
+        list(in_file(path, Strays(False)))
     assert wrong in str(refused.value)
 
 
@@ -122,7 +122,7 @@ def test_a_time_that_cannot_be_is_that_of_the_file(tmp_path, stamped):
     verdict = msgspec.to_builtins(told(entry(1, 5), Unique(1)).verdict)
     path = tmp_path / "verdicts.jsonl"
     path.write_text(json.dumps(verdict | {"source": verdict["source"] | {"timestamp": stamped}}) + "\n")
-    assert [each.written_ms for each in in_file(path)] == [int(path.stat().st_mtime * 1000)]
+    assert [each.written_ms for each in in_file(path, Strays(False))] == [int(path.stat().st_mtime * 1000)]
 
 
 @pytest.mark.parametrize("packed", [bytes, gzip.compress, zstandard.compress])
@@ -130,11 +130,14 @@ def test_takedowns_are_read_from_files_of_every_kind_that_verdicts_are(tmp_path,
     rows = [encoded(Takedown(f"http://a/{n}", 1, n, f"{n:016x}")) for n in range(3)]
     path = tmp_path / "takedowns.jsonl.gz"
     path.write_bytes(packed(b"\n".join(rows)))
-    assert [each.seq for each in read_takedowns(load({}), [path])] == [0, 1, 2]
+    assert [each.seq for each in read_takedowns(load({}), [path], Strays(False))] == [0, 1, 2]
     path.write_bytes(packed(b"".join(rows) + b"{}"))
     with pytest.raises(InputError, match=r"takedowns\.jsonl\.gz: line 4 is no takedown"):
-        read_takedowns(load({}), [path])
+        read_takedowns(load({}), [path], Strays(False))
+    strays = Strays(True)
+    assert [each.seq for each in read_takedowns(load({}), [path], strays)] == [0, 1, 2]
+    assert (strays.count, ": line 4 is no takedown: " in strays.first) == (1, True)
     path.write_bytes(gzip.compress(b"".join(rows))[:-9])
     for unreadable in (path, tmp_path, tmp_path / "none.jsonl"):
         with pytest.raises(InputError, match=f"^{unreadable}: "):
-            read_takedowns(load({}), [unreadable])
+            read_takedowns(load({}), [unreadable], Strays(True))

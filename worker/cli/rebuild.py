@@ -21,7 +21,7 @@ from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import CollectedVerdicts, RebuildCounts, keep_versions
 from worker.rebuilding.order import Sorted
-from worker.rebuilding.verdict_sources import Answered, in_file, in_topics, taken_down, whole_from_ms
+from worker.rebuilding.verdict_sources import Answered, Strays, in_file, in_topics, taken_down, whole_from_ms
 from worker.settings import Settings
 from worker.stream.kafka.topics import kept_too_shortly
 
@@ -52,7 +52,10 @@ NAMES = (
 )
 @click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
 @click.option(
-    "--partial", "of_a_part", is_flag=True, help="make it of what there is, though verdicts or takedowns are missing"
+    "--partial",
+    "of_a_part",
+    is_flag=True,
+    help="make it of what there is, though verdicts or takedowns are missing or damaged",
 )
 @settings_options(NAMES)
 def rebuild(
@@ -69,9 +72,10 @@ def rebuild(
 
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
     again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
-    begun with others, is refused: use another --index-name. So are verdicts among which numbers are missing that
-    neither max_age nor max_documents explains, and a topic of takedowns whose begin is gone, unless --partial is given.
-    Numbers that were never told are not missing: a worker was killed with a batch under way, and its pages come again.
+    begun with others, is refused: use another --index-name. So are, unless --partial is given, verdicts among which
+    numbers are missing that neither max_age nor max_documents explains, a topic of takedowns whose begin is gone, and
+    what stands among verdicts or takedowns and is none. Numbers that were never told are not missing: a worker was
+    killed with a batch under way, and its pages come again.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2
@@ -83,18 +87,21 @@ def rebuild(
     archive = archive_of(settings) if settings.archive is not None else None
     kept = retention(settings) if archive is None else Retention()
     tell = teller()
+    strays = Strays(passed_over=of_a_part)
     with Sorted() as unique:
-        collected = CollectedVerdicts(profile.label, taken_down(settings, takedowns, whole=not of_a_part), unique)
+        collected = CollectedVerdicts(profile.label, taken_down(settings, takedowns, strays), unique)
         collected.archived = archived_up_to(archive, spec) if archive else 0
 
-        def answered() -> Iterator[Answered]:
-            return chain.from_iterable(map(in_file, files)) if files else in_topics(settings)
+        def answered(strays: Strays) -> Iterator[Answered]:
+            if not files:
+                return in_topics(settings, strays)
+            return chain.from_iterable(in_file(path, strays) for path in files)
 
         def versions(store: Store, oldest_ms: int) -> None:
             tell("storing: the last version of each URL")
-            keep_versions(store, answered(), profile, collected.takedowns, oldest_ms)
+            keep_versions(store, answered(Strays(of_a_part)), profile, collected.takedowns, oldest_ms)
 
-        for counts in collected.add_all(answered()):
+        for counts in collected.add_all(answered(strays)):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
             theirs = collected.other_profile
@@ -108,6 +115,8 @@ def rebuild(
             stored = build(target, collected, lambda seq, last: tell(f"storing: number {seq:,} of {last:,}"))
     for line in _summary(collected.counts, collected, stored):
         click.echo(line)
+    if strays.count:
+        click.echo(f"left out: {strays.count:,} records that are neither verdicts nor takedowns; {strays.first}")
 
 
 def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from worker.records.dead_letter import read_letter
 from worker.records.verdict import Verdict, decode_told
 from worker.settings import Settings
 from worker.stream.kafka.replay import kept_from_ms, replayed
+
+T = TypeVar("T")
 
 LATEST_MS = 3_600_000
 """So long after its number was given a verdict is written at the latest, unless its worker was killed."""
@@ -38,7 +41,37 @@ class Settled(NamedTuple):
 Answered = CommittedVerdict | Settled
 
 
-def in_file(path: Path) -> Iterator[CommittedVerdict]:
+@dataclass
+class Strays:
+    """What stands among verdicts or takedowns and is none: an error, or passed over.
+
+    Attributes:
+        passed_over: whether it is.
+        count, first: how many were, and the first one in words.
+    """
+
+    passed_over: bool
+    count: int = 0
+    first: str = ""
+
+    def read(self, decode: Callable[[bytes], T], line: bytes, kind: str, place: object) -> T | None:
+        """What a line says; None: it is no `kind`, and is passed over.
+
+        Raises:
+            InputError: it is none, and that is an error.
+        """
+        try:
+            return decode(line)
+        except msgspec.DecodeError as error:
+            what = f"{place} is no {kind}: {error}"
+        if not self.passed_over:
+            raise InputError(f"{what} (--partial goes on without it)")
+        self.count += 1
+        self.first = self.first or what
+        return None
+
+
+def in_file(path: Path, strays: Strays) -> Iterator[CommittedVerdict]:
     """The verdicts of a file as `simhash-dedup file` writes them (also .gz, .zst).
 
     A verdict has no time of its own: it is taken to be written when its page came to the topic (`source.timestamp`),
@@ -50,16 +83,9 @@ def in_file(path: Path) -> Iterator[CommittedVerdict]:
     changed_ms = 0
     for number, line in lines_in(path):
         changed_ms = changed_ms or int(path.stat().st_mtime * 1000)
-        yield _told(path, number, line, changed_ms)
-
-
-def _told(path: Path, number: int, line: bytes, changed_ms: int) -> CommittedVerdict:
-    try:
-        verdict = decode_told(line)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{path}: line {number} is no verdict: {error}") from error
-    stamped = verdict.source.timestamp
-    return CommittedVerdict(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
+        if verdict := strays.read(decode_told, line, "verdict", f"{path}: line {number}"):
+            stamped = verdict.source.timestamp
+            yield CommittedVerdict(verdict, changed_ms if stamped is None or not 0 <= stamped < TIMES else stamped)
 
 
 def whole_from_ms(settings: Settings) -> int:
@@ -74,30 +100,22 @@ def whole_from_ms(settings: Settings) -> int:
     return first_ms and first_ms + LATEST_MS
 
 
-def taken_down(settings: Settings, files: Iterable[Path], whole: bool = True) -> list[Takedown]:
-    """What operators took down; files as in `in_file`.
-
-    Args:
-        whole: refuse a takedown topic whose begin is gone.
+def taken_down(settings: Settings, files: Iterable[Path], strays: Strays) -> list[Takedown]:
+    """What operators took down; files as in `in_file`. Where strays are passed over, a topic's lost begin is.
 
     Raises:
         InputError: a file cannot be read, or a line is no takedown.
-        BrokerError, BrokerUnreachable: the takedown topic is set and cannot be read.
+        BrokerError, BrokerUnreachable: the takedown topic is set and cannot be read, or begins too late.
     """
     lines = [(f"{path}: line {number}", line) for path in files for number, line in lines_in(path)]
     if topic := settings.takedown_topic:
-        lines += [(str(each.record.source), each.record.value or b"") for each in replayed(settings, topic, whole)]
-    return [_takedown(place, line) for place, line in lines if line.strip()]
+        told = replayed(settings, topic, whole=not strays.passed_over)
+        lines += [(str(each.record.source), each.record.value or b"") for each in told]
+    read = (strays.read(decoded_takedown, line, "takedown", place) for place, line in lines if line.strip())
+    return [each for each in read if each is not None]
 
 
-def _takedown(place: str, line: bytes) -> Takedown:
-    try:
-        return decoded_takedown(line)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{place} is no takedown: {error}") from error
-
-
-def in_topics(settings: Settings) -> Iterator[Answered]:
+def in_topics(settings: Settings, strays: Strays) -> Iterator[Answered]:
     """All committed verdicts and dead letters, up to the ends that their topics have now.
 
     Raises:
@@ -106,10 +124,8 @@ def in_topics(settings: Settings) -> Iterator[Answered]:
     """
     for received in replayed(settings, settings.verdict_topic):
         source, value = received.record.source, received.record.value
-        try:
-            yield CommittedVerdict(decode_told(value or b""), max(0, source.timestamp or 0))
-        except msgspec.DecodeError as error:
-            raise InputError(f"{source} is no verdict: {error}") from error
+        if verdict := strays.read(decode_told, value or b"", "verdict", source):
+            yield CommittedVerdict(verdict, max(0, source.timestamp or 0))
     for received in replayed(settings, settings.dead_letter_topic):
         if letter := read_letter(received):
             yield Settled(letter.topic, letter.partition, letter.offset)
