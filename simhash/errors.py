@@ -117,6 +117,20 @@ class IndexBusy(IndexUnreachable):
     """Another worker judges a page that one of these may match: hand all in again, a little later."""
 
 
+class IndexDamaged(IndexFault):
+    """What stands in the index is not what it wrote there: another program did, or the server's files are broken.
+
+    Attributes:
+        what: that, in words.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what}. `simhash-dedup index check` says what is damaged; `simhash-dedup rebuild` makes it again"
+        )
+
+
 class IndexMisconfigured(IndexFault):
     """The server's settings would drop keys or bloat the index."""
 

@@ -76,6 +76,14 @@ class Damage:
     def wrong_counter(self, fingerprint, record):
         self.client.hincrby(self.layout.meta, "documents", 1)
 
+    def key_of_another_type(self, fingerprint, record):
+        spot = self.tables(fingerprint, record)[1]
+        self.client.delete(spot.key)
+        self.client.set(spot.key, "")
+
+    def no_number_in_meta(self, fingerprint, record):
+        self.client.hset(self.layout.meta, "seq", "many")
+
     def strange_key(self, fingerprint, record):
         self.client.set(f"{self.layout.tag}:t99:0", "")
 

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from simhash.errors import IndexMisconfigured, IndexUnreachable
+from simhash.errors import IndexDamaged, IndexMisconfigured, IndexUnreachable
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import PAGES, entry, relation
@@ -66,3 +66,23 @@ def test_a_permission_that_is_missing_is_said(server, name):
             index.check_and_insert([entry(2, 2**40)], {PAGES: 0})
     finally:
         server.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+@pytest.mark.parametrize("what", ["a key", "a place", "a counter", "a record"])
+def test_what_another_program_wrote_is_said_with_what_to_do(server, name, what):
+    index = open_index(server, name, {}, relation(design("4")), 1000)
+    index.check_and_insert([entry(1, 1)], {PAGES: 0})
+    layout = index.inside.layout
+    (table,) = server.scan_iter(f"{layout.table(0)}*")
+    (field,) = server.hkeys(table)
+    if what == "a key":
+        server.delete(table)
+        server.set(table, "")
+    elif what == "a counter":
+        server.hset(layout.meta, "seq", "many")
+    else:
+        place = (table, field) if what == "a place" else layout.records(1)
+        server.hset(*place, server.hget(*place)[:1] if what == "a place" else server.hget(*layout.records(1))[:-30])
+    with pytest.raises(IndexDamaged, match="`simhash-dedup index check` says what is damaged") as raised:
+        index.check_and_insert([entry(2, 1)], {PAGES: 1})
+    assert "script:" not in str(raised.value).removeprefix("Redis: user_script:"), raised.value

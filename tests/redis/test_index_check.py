@@ -98,6 +98,8 @@ INVARIANTS = {
     "old_journal": {"journal"},
     "strange_journal": {"journal"},
     "strange_key": {"key"},
+    "key_of_another_type": {"key"},
+    "no_number_in_meta": {"key"},
     "wrong_field": {"member", "orphan"},
     "member_twice": {"orphan"},
     "record_of_another_number": {"record"},

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simhash.errors import DesignError, IndexMismatch
+from simhash.errors import DesignError, IndexDamaged, IndexMismatch
 from simhash.index import Entry, IndexSpec, Partition, Position, Record, Relation, Unique
 from simhash.index.redis.layout import MOST_DOCUMENTS, Layout, bucket_bits, number, numbers_in, packed, unpacked
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import, spec_in
-from simhash.index.redis.operators.walking import UNREADABLE
 from simhash.index.urls import HEAD, UrlCodec, shipped, trained
 from simhash.relation.overlap import rounded
 from simhash.relation.tables import NAMES, design
@@ -38,10 +37,10 @@ def test_a_length_takes_a_byte_and_a_record_from_before_has_none():
     assert unpacked(URLS, before, old).features is None
 
 
-@given(st.integers(0, 255), st.binary(max_size=30))
-def test_what_is_no_tail_is_refused_as_unreadable(flags, data):
-    with suppress(*UNREADABLE):
-        unpacked(URLS, flags, data)
+@given(st.binary(max_size=120))
+def test_what_is_no_record_is_refused_as_damaged(data):
+    with suppress(IndexDamaged):
+        layout_of("4").record(1, data)
 
 
 @given(st.integers(0, MOST_DOCUMENTS))

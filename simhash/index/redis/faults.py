@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import redis
 
 from simhash.errors import (
+    IndexDamaged,
     IndexFault,
     IndexLost,
     IndexMigrated,
@@ -63,9 +64,17 @@ def translated() -> Iterator[None]:
     except redis.exceptions.NoPermissionError as error:
         raise IndexMisconfigured(f"Redis refuses: {error}") from error
     except redis.ResponseError as error:
+        if damage := _damage(str(error)):
+            raise IndexDamaged(damage) from error
         raise _fault(str(error)) from error
     except redis.RedisError as error:
         raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
+
+
+def _damage(message: str) -> str:
+    """What the server or the script says of something that no index wrote; empty: that is not what it speaks of."""
+    message = _WHERE_IN_SCRIPT.sub("", _IN_SCRIPT.sub("", message, count=1))
+    return f"Redis: {message}" if message.startswith("WRONGTYPE ") or "user_script:" in message else ""
 
 
 _RETRIABLE = ("BUSY", "NOREPLICAS", "MISCONF", "OOM", "READONLY", "MASTERDOWN")

@@ -47,7 +47,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from simhash.errors import DesignError
+from simhash.errors import DesignError, IndexDamaged
 from simhash.index.interface import STORED_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Record, Unique
 from simhash.index.urls import HEAD, UrlCodec
 from simhash.relation.overlap import code_of, features_of
@@ -288,17 +288,24 @@ class Layout:
         return (entry.verifier or 0).to_bytes(self.verifier_bytes) if self.verifier_bytes else b""
 
     def record(self, seq: int, data: bytes) -> tuple[int | None, Record]:
-        """The fingerprint of a record, None where its page has none; and the record."""
-        inserted, flags = int.from_bytes(data[:TIME_BYTES]), data[TIME_BYTES]
-        rest = data[TIME_BYTES + 1 :]
+        """The fingerprint of a record, None where its page has none; and the record.
+
+        Raises:
+            IndexDamaged: these bytes are no record.
+        """
+        inserted, rest = int.from_bytes(data[:TIME_BYTES]), data[TIME_BYTES + 1 :]
         observation, rest = rest[:STORED_BYTES], rest[STORED_BYTES:]
-        if flags & SHORT:
-            digest, rest = untagged(rest[:DIGEST_BYTES]), rest[DIGEST_BYTES:]
-            return None, Record(seq, inserted, observation, None, digest, *unpacked(self._urls, flags, rest))
-        key, rest = rest[: self.fingerprint_bytes], rest[self.fingerprint_bytes :]
-        verifier, rest = rest[: self.verifier_bytes], rest[self.verifier_bytes :]
-        digest = f"{'raw' if flags & RAW else 'text'}:{rest[:STORED_BYTES].hex()}"
-        tail = unpacked(self._urls, flags, rest[STORED_BYTES:])
+        try:
+            flags = data[TIME_BYTES]
+            if flags & SHORT:
+                digest, rest = untagged(rest[:DIGEST_BYTES]), rest[DIGEST_BYTES:]
+                return None, Record(seq, inserted, observation, None, digest, *unpacked(self._urls, flags, rest))
+            key, rest = rest[: self.fingerprint_bytes], rest[self.fingerprint_bytes :]
+            verifier, rest = rest[: self.verifier_bytes], rest[self.verifier_bytes :]
+            digest = f"{'raw' if flags & RAW else 'text'}:{rest[:STORED_BYTES].hex()}"
+            tail = unpacked(self._urls, flags, rest[STORED_BYTES:])
+        except (ValueError, LookupError) as error:
+            raise IndexDamaged(f"record {seq} cannot be read") from error
         own = int.from_bytes(verifier) if verifier else None
         return int.from_bytes(key), Record(seq, inserted, observation, own, digest, *tail)
 

@@ -13,15 +13,17 @@ violations are reported:
     orphan      what stands in a table or band has a record that belongs there; what a digest leads to has that digest
     version     what is kept of a URL has a bucket and a field of the right size, and is whole
     journal     an entry of a journal can be read, and is not below the mark
-    key         a key is one that an index has
+    key         a key is one that an index has, and of the type that it has there
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
+from simhash.errors import IndexDamaged
 from simhash.index.interface import Record
+from simhash.index.redis.faults import translated
 from simhash.index.redis.layout import (
     CROWDED_TAG,
     DAY_BYTES,
@@ -37,7 +39,7 @@ from simhash.index.redis.operators.check_findings import CheckFindings, Violatio
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.kept_versions import bits_there
 from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spot_of, spots
-from simhash.index.redis.operators.walking import UNREADABLE, Numbered, Stretch, walk
+from simhash.index.redis.operators.walking import Numbered, Stretch, walk
 from simhash.index.versions import least_and_most
 
 KEYS_AT_ONCE = 100
@@ -69,17 +71,23 @@ class _Checker:
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
 
     def run(self) -> CheckFindings:
-        self._check_numbers()
-        keys: list[bytes] = []
-        starts = dict.fromkeys([self._layout.tag, self._layout.keys])
-        patterns = [f"{literal(start)}:*" for start in starts]
-        for key in chain.from_iterable(self._client.scan_iter(each, count=KEYS_AT_ONCE) for each in patterns):
-            keys.append(key)
-            if len(keys) >= KEYS_AT_ONCE:
-                self._check_keys(keys)
-                keys = []
-        self._check_keys(keys)
+        try:
+            with translated():
+                self._check_numbers()
+                for keys in self._keys():
+                    self._check_keys(keys)
+        except IndexDamaged as damage:
+            for keys in self._keys():
+                self._check_types(keys)
+            self._report("key", f"it was looked at no further than to this: {damage.what}")
         return self.found
+
+    def _keys(self) -> Iterator[list[bytes]]:
+        """All keys of the index, some at a time."""
+        patterns = [f"{literal(start)}:*" for start in dict.fromkeys([self._layout.tag, self._layout.keys])]
+        found = chain.from_iterable(self._client.scan_iter(each, count=KEYS_AT_ONCE) for each in patterns)
+        while some := list(islice(found, KEYS_AT_ONCE)):
+            yield some
 
     def _report(self, invariant: str, what: str) -> None:
         violation = Violation(invariant, what)
@@ -199,6 +207,16 @@ class _Checker:
             self._check_key(key, name)
         self._progress(self.found)
 
+    def _check_types(self, keys: Sequence[bytes]) -> None:
+        with self._client.pipeline(transaction=False) as pipe:
+            for each in keys:
+                pipe.type(each)
+            types = pipe.execute()
+        for each, kind in zip(keys, types, strict=True):
+            expected = b"zset" if each.decode(errors="replace") == self._layout.tombstones else b"hash"
+            if kind not in (expected, b"none"):
+                self._report("key", f"{each.decode(errors='replace')} is a {kind.decode()}, not a {expected.decode()}")
+
     def _check_key(self, key: str, name: KeyName) -> None:
         match name.kind:
             case "r":
@@ -263,7 +281,7 @@ class _Checker:
     def _record(self, seq: int, value: bytes | None) -> tuple[int | None, Record | None]:
         try:
             return self._layout.record(seq, value) if value else (None, None)
-        except UNREADABLE:
+        except IndexDamaged:
             return None, None  # reported where it lies
 
     # Places ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from simhash.index.redis.operators.filling import FilledByOthers, Loader, Store,
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.takedowns import AT_ONCE as TAKEN_AT_ONCE
 from simhash.index.redis.operators.takedowns import Found
-from simhash.index.redis.operators.walking import Stretch, stretch, walk
+from simhash.index.redis.operators.walking import Stretch, readable, stretch, walk
 from simhash.index.redis.server import check_place, check_server
 from simhash.index.redis.spec import (
     MADE_WITH,
@@ -215,9 +215,7 @@ class Migration:
         for part in walk(live, loader.last + 1):
             begin = begin or part
             loader.skip_to(part.begin)
-            for entry in part.entries:
-                if entry.damaged:
-                    raise IndexMismatch(f"record {entry.seq} cannot be read: `simhash-dedup index check` says more")
+            for entry in readable(part.entries):
                 if entry.record:
                     loader.add(record_row(live.layout, entry.fingerprint, entry.record))
                 else:

@@ -120,7 +120,7 @@ class Retiring:
         """What is there from one number to another (None: the last one given).
 
         Raises:
-            IndexMismatch: a record cannot be read.
+            IndexDamaged: a record cannot be read.
         """
         with translated():
             for part in walk(self.index.inside, first, last):

@@ -5,18 +5,15 @@ Each stretch is read in one short step, as it is at that moment; between two of 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexDamaged
 from simhash.index.interface import Record
 from simhash.index.redis.operators.inside import Inside
 
 STRETCH = 250
 """Numbers read at once: about a millisecond of Redis."""
-UNREADABLE = (ValueError, IndexError, struct.error)
-"""What reading a damaged record raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +23,13 @@ class Numbered:
     Attributes:
         fingerprint: None for a page that has a digest only.
         record: None when it was removed out of turn.
-        damaged: what is stored under that number cannot be read.
+        damaged: what is stored under that number cannot be read, which is this error.
     """
 
     seq: int
     fingerprint: int | None
     record: Record | None
-    damaged: bool = False
+    damaged: IndexDamaged | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,8 @@ def _numbered(inside: Inside, seq: int, value: bytes) -> Numbered:
         return Numbered(seq, None, None)
     try:
         return Numbered(seq, *inside.layout.record(seq, value))
-    except UNREADABLE:
-        return Numbered(seq, None, None, True)
+    except IndexDamaged as error:
+        return Numbered(seq, None, None, error)
 
 
 def walk(inside: Inside, begin: int = 0, last: int | None = None) -> Iterator[Stretch]:
@@ -90,9 +87,9 @@ def readable(entries: Sequence[Numbered]) -> Sequence[Numbered]:
     """The same.
 
     Raises:
-        IndexMismatch: a record cannot be read.
+        IndexDamaged: a record cannot be read.
     """
     for entry in entries:
         if entry.damaged:
-            raise IndexMismatch(f"record {entry.seq} cannot be read: `simhash-dedup index check` says what is damaged")
+            raise entry.damaged
     return entries
