@@ -113,7 +113,8 @@ class Settings(BaseSettings):
         "json", description="json: a record's value is a JSON page; html: the key is the URL, the value the raw page"
     )
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="where a group without committed offsets begins"
+        "earliest",
+        description="where a new group begins; partitions that are added later are read from their beginning",
     )
     transactional_id: Name | None = Field(
         None,

@@ -44,12 +44,12 @@ topics() { # an option for each topic; names of topics have no spaces
     allow "$worker" --operation Write --operation Describe --transactional-id "$transactional" --resource-pattern-type prefixed
 
     # The operator makes the topics and reads them (verify, rebuild), publishes takedowns (index delete), sends dead letters
-    # back to the input (dlq replay), sees whether workers run (index rewind, index accept), and keeps what is known of
-    # hosts (hosts).
+    # back to the input (dlq replay), sees whether workers run (index rewind, index accept), sets their group's offsets
+    # (index resume), and keeps what is known of hosts (hosts).
     allow "$operator" --operation Create --operation Read --operation DescribeConfigs \
         $(topics "$input" "$verdicts" "$letters" $unique $takedowns $hosts)
     allow "$operator" --operation Write $(topics "$input" "$letters" $takedowns $hosts)
-    allow "$operator" --operation Describe --group "$group"
+    allow "$operator" --operation Read --group "$group"
     allow "$operator" --operation Write --operation Describe --transactional-id "$transactional-dlq-replay" \
         ${hosts:+--transactional-id "$transactional-hosts"}
 }

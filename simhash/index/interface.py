@@ -297,7 +297,7 @@ class Index(Protocol):
         """Judge `entries` in order, storing the unique ones; one answer each.
 
         Args:
-            entries: pages, in the order in which they are to be judged.
+            entries: pages, in the order in which they are to be judged; without any the marks are moved.
             committed: for partitions the caller reads, the offset before which all verdicts are committed: it moves
                 the mark, and the journal below it is forgotten.
 

@@ -127,9 +127,21 @@ PUT_IN = {
     "VERDICTS…": "monday.jsonl",
 }
 """What a reader puts in for the words in capitals."""
-NAMES = {"batch", "evaluate", "file", "index delete", "index migrate", "index rewind", "plan", "report"}
+NAMES = {"batch", "evaluate", "file", "index delete", "index migrate", "index resume", "index rewind", "plan", "report"}
 """Commands that sentences call by their name: they need more words to be run."""
-LIFE = ("--", "plan", "run --print", "topics", "run", "", "index base", "index rewind", "index delete", "rebuild")
+LIFE = (
+    "--",
+    "plan",
+    "run --print",
+    "topics",
+    "run",
+    "",
+    "index base",
+    "index resume",
+    "index rewind",
+    "index delete",
+    "rebuild",
+)
 """What commands begin with, in the order in which an index meets them; the empty one stands for all others."""
 
 

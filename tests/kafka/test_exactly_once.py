@@ -226,6 +226,78 @@ def rewound_exit(stream):
     assert len(stream.verdicts()) == before
 
 
+def test_a_group_whose_offsets_are_forgotten_goes_on_behind_what_was_answered(stream):
+    filled(stream)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(COUNT)
+        refused = stream.command("index", "resume", stream.input_topic, "--execute")
+        assert (refused.returncode, "has 1 members: stop all workers first" in refused.stderr) == (4, True)
+        worker.stop()
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_groups([stream.name])
+    more = [json_page(n, text) for n, text in enumerate(texts(20, Random(8)), start=COUNT)]
+    stream.send(more)
+    stopped = stream.worker()
+    with working(stopped):
+        told = stopped.refusal(6)
+    assert f"group {stream.name} has no offset of {stream.input_topic}[0]" in told
+    assert f"simhash-dedup index resume {stream.input_topic} --execute" in told
+    for execute, said in ([], "would be set to"), (["--execute"], "set to"):
+        done = stream.command("index", "resume", stream.input_topic, *execute)
+        assert (done.returncode, done.stdout.count(f": offset none {said} {COUNT}")) == (0, 1), done
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(COUNT + len(more))
+        again.stop()
+    assert set(stream.answers().values()) == {1}
+    stream.check()
+
+
+def test_a_group_does_not_go_on_in_a_topic_that_was_made_again(stream):
+    filled(stream, 32)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(32)
+        worker.stop()
+    nothing = stream.command("index", "resume", stream.verdict_topic)
+    assert (nothing.returncode, "the index has no mark of" in nothing.stderr) == (1, True)
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")
+    stream.create()
+    refused = stream.command("index", "resume", stream.input_topic, "--execute")
+    assert (refused.returncode, "ends at offset 0 of partition 0, below the mark 32" in refused.stderr) == (4, True)
+
+
+def test_a_new_group_may_begin_at_the_latest_page_and_misses_none_from_then_on(stream):
+    """Not what comes in before the first commit while no worker runs, nor in a partition that is added later."""
+    filled(stream, 10)
+    stream.settings["start"] = "latest"
+    worker = stream.worker()
+    with working(worker):
+        worker.says(f"{stream.input_topic}[0] is ours, from offset 10")
+        worker.stop()
+    pages = [json_page(n, text) for n, text in enumerate(texts(40, Random(8)), start=10)]
+    stream.send(pages[:20])
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(20)
+        with closing_admin(stream.bootstrap_servers) as admin:
+            admin.create_partitions({stream.input_topic: 2})
+        stream.send(pages[20:], partition=1)
+        stream.wait_for(40)
+        again.stop()
+    expected = {(0, offset) for offset in range(10, 30)} | {(1, offset) for offset in range(20)}
+    assert stream.answers() == dict.fromkeys(expected, 1)
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_groups([stream.name])
+    stream.send([json_page(99, "a page that must not be passed over " * 5)])
+    stopped = stream.worker()
+    with working(stopped):
+        assert "index resume" in stopped.refusal(6)
+
+
 def test_a_rewound_group_is_noticed_and_right_after_it_is_announced(stream):
     filled(stream)
     worker = stream.worker()

@@ -289,17 +289,6 @@ def test_pages_come_in_any_of_kafkas_compressions(stream, index):
     assert [v["id"] for v in stream.verdicts()] == ["0", "1", "2", "3"]
 
 
-def test_the_latest_start_skips_what_was_there(stream, index):
-    stream.send([json_page(0, "old " * 40)])
-    settings = settings_of(stream, start="latest")
-    session = Session(settings, stream.name)
-    try:
-        gained = until(lambda: session.poll(0.5, 10).gained, "an assignment")
-        assert [assigned.position for assigned in gained] == [1]
-    finally:
-        session.close()
-
-
 def test_lag_and_commits_are_measured(stream, index):
     stream.send([json_page(n, text) for n, text in enumerate(texts(10, Random(3)))])
     parts = run(stream, index, 10)

@@ -159,6 +159,7 @@ def test_each_command_is_done_by_its_user_with_the_rights_that_are_shipped(secur
     done(operator, "index", "export", tmp_path / "export.jsonl")
     done(operator, "index", "import", tmp_path / "export.jsonl", "--index-name", f"{secured.name}3")
     done(operator, "index", "delete", url)
+    done(operator, "index", "resume", secured.input_topic, "--execute")
     done(operator, "index", "rewind", secured.input_topic, "--execute")
     done(operator, "index", "accept", "--execute")
     done(operator, "index", "base")

@@ -215,6 +215,16 @@ def test_a_page_below_the_mark_is_refused_and_nothing_is_stored(make):
     assert index.mark(PAGES) == 1
 
 
+def test_marks_are_moved_without_pages_however_many(make):
+    """More partitions than a call with pages names beside its own."""
+    index = make(relation(design("4")))
+    marks = {Partition("pages", number): number + 1 for number in range(300)}
+    assert index.check_and_insert([], {}) == index.check_and_insert([], marks) == []
+    assert {partition: index.mark(partition) for partition in marks} == marks
+    index.check_and_insert([], {PAGES: 0})
+    assert index.mark(PAGES) == marks[PAGES]
+
+
 def test_the_mark_only_rises_unless_a_rewind_is_announced(make):
     index = make(relation(design("4")))
     assert index.mark(PAGES) is None

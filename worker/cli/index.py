@@ -15,11 +15,12 @@ from simhash.index import Neighbour, Partition
 from simhash.index.redis.index import RedisIndex
 from simhash.signature.minhash import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
+from worker.errors import BrokerError
 from worker.index.stores import found_index
 from worker.index.whole import Whole, found_whole
 from worker.records.verdict import hexadecimal
 from worker.settings import Settings
-from worker.stream.kafka.groups import refuse_live_group
+from worker.stream.kafka.groups import reach_of, refuse_live_group, set_offsets
 
 _ONLY = "only pages that were called unique are stored (the verdict of a duplicate names the page that it is one of)"
 
@@ -124,6 +125,50 @@ def _rewound(
     for partition, mark in marks.items():
         if partition.topic == topic and mark > offset and (not only or partition.number in only):
             yield partition, mark
+
+
+@click.command()
+@click.argument("topic")
+@execute_option
+@settings_options((*INDEX, *KAFKA, *LOGGING))
+def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None:
+    """Set the group's offsets of TOPIC to the index's marks: it goes on behind what was answered.
+
+    For a group that has no offsets any more, since all workers were stopped for longer than the brokers keep them
+    (offsets.retention.minutes, a week), or that takes the place of another one. Not for a topic that was made again:
+    that is `index rewind`. Partitions without a mark are read from their beginning.
+
+    The marks are what the last worker said as it ended. If it was killed, what it committed last may lie above them:
+    these pages, a batch at most of each partition, are answered once more, by the same bytes. Stop all workers first:
+    while the group has members it is refused. Without --execute it only shows what it would do.
+
+    \b
+      simhash-dedup index resume pages              # show
+      simhash-dedup index resume pages --execute
+    """
+    settings = settings_of(config, flags)
+    found = found_index(settings)
+    if execute:
+        refuse_live_group(settings)
+    there = reach_of(settings, topic)
+    marks = {number: found.mark(Partition(topic, number)) for number in there}
+    wanted = {number: max(mark, there[number].begin) for number, mark in marks.items() if mark is not None}
+    if not wanted:
+        click.echo(f"the index has no mark of {topic}: nothing to go on from", err=True)
+        sys.exit(1)
+    for number, offset in wanted.items():
+        _, end, committed = there[number]
+        if offset > end:
+            raise BrokerError(
+                f"topic {topic} ends at offset {end} of partition {number}, below the mark {offset}: it was made again "
+                f"(simhash-dedup index rewind {topic})"
+            )
+        before = "none" if committed is None else str(committed)
+        lost = "" if offset == marks[number] else f"; what lay from {marks[number]} on is deleted"
+        click.echo(f"{topic}[{number}]: offset {before} {'' if execute else 'would be '}set to {offset}{lost}")
+    if execute and not set_offsets(settings, topic, wanted):
+        refuse_live_group(settings)
+    _say_how(execute)
 
 
 @click.command()

@@ -86,6 +86,7 @@ class _Index(LazyGroup):
         "import": Lazy("worker.cli.operating.transfer:import_", "Store an exported index in Redis."),
         "migrate": Lazy("worker.cli.migrate:migrate", "Give a live index other tables, while workers go on."),
         "retire": Lazy("worker.cli.operating.retire:retire", "Move pages that age into the archive on disk."),
+        "resume": Lazy("worker.cli.index:resume", "Go on behind what was answered, where Kafka forgot the offsets."),
         "rewind": Lazy("worker.cli.index:rewind", "Announce that a topic will be read again."),
         "stats": Lazy("worker.cli.operating.stats:stats", "Show how large the index is, and what takes the memory."),
     }

@@ -12,13 +12,14 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from simhash.errors import BaseDiffers, IndexMigrated
+from simhash.index import Index, Partition
 from worker.errors import BrokerUnreachable
 from worker.index.stores import connected_index, judging_profile
 from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 from worker.stream.backoff import patiently
-from worker.stream.kafka import Session, Slot, kept_too_shortly, largest_messages
+from worker.stream.kafka import Session, Slot, kept_too_shortly, largest_messages, reach_of, set_offsets
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
 from worker.stream.status import Status, watch
@@ -63,6 +64,8 @@ def _consume(
     patiently(lambda: largest_messages(settings), stopping)
     if settings.processes == 1:  # else the supervisor has said it
         patiently(lambda: _warn_of_topics(settings), stopping)
+    if settings.start == "latest":
+        patiently(lambda: _begin_at_ends(settings, index), stopping)
     slot = Slot(settings)
     fingerprinters = Fingerprinters(recipe(settings, profile), processes=1, limits=page_limits(settings))
     watch(status, settings.stuck_after)
@@ -126,6 +129,21 @@ def check(settings: Settings) -> None:
     nobody_stops_it = threading.Event()
     patiently(lambda: largest_messages(settings), nobody_stops_it)
     patiently(lambda: _warn_of_topics(settings), nobody_stops_it)
+
+
+def _begin_at_ends(settings: Settings, index: Index) -> None:
+    """Set the offsets of a group that has none, of pages that the index knows nothing of.
+
+    All at once and before it has members: a partition that is added later is read from its beginning, and so is what
+    comes in while no worker runs.
+    """
+    topic = settings.input_topic
+    there = reach_of(settings, topic)
+    known = (index.mark(Partition(topic, number)) is not None for number in there)
+    if any(reach.committed is not None for reach in there.values()) or any(known):
+        return
+    if set_offsets(settings, topic, {number: reach.end for number, reach in there.items()}):
+        log.info("group %s is new: %s is read from its ends of now on (start = latest)", settings.group_id, topic)
 
 
 def _warn_of_topics(settings: Settings) -> None:

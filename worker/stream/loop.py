@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -30,7 +31,6 @@ from simhash.signature.profiles import Profile
 from worker.errors import (
     BatchAborted,
     BrokerUnreachable,
-    PositionRewound,
     SessionLost,
     WorkerError,
 )
@@ -158,6 +158,9 @@ class Loop:
                 self._read_again()
                 self._back_off(error)
         self._drain()
+        # What was committed last: Kafka forgets the offsets of a group that is gone for long.
+        with suppress(SimhashError):
+            self._parts.index.check_and_insert([], self._partitions.marks())
 
     def _drain(self) -> None:
         end = time.monotonic() + DRAIN_SECONDS
@@ -329,9 +332,7 @@ class Loop:
         Raises:
             PositionRewound: it stands below the mark indeed.
         """
-        now = self._session.begin_again(partition)
-        if now.position < mark:
-            raise PositionRewound(_rewound(self._settings, partition, now.position, mark))
+        now = self._session.begin_again(partition, mark)
         log.warning("partition %s[%d] was read on by others, up to offset %d", *partition, now.position)
         self._partitions.read_on(*now)
 
@@ -435,15 +436,6 @@ class Loop:
 
 def _named(partitions: Iterable[Partition]) -> str:
     return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
-
-
-def _rewound(settings: Settings, partition: Partition, position: int, mark: int) -> str:
-    topic, number = partition
-    return (
-        f"group {settings.group_id} stands at offset {position} of {topic}[{number}], below the mark {mark} up to "
-        f"which index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. "
-        f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic} --execute"
-    )
 
 
 # What goes out --------------------------------------------------------------------------------------------------------

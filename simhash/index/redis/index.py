@@ -159,13 +159,18 @@ class RedisIndex(TextIndex):
         answers: list[Answer] = []
         self._safekeeping.begin()
         known = self._known(entries)
-        while len(answers) < len(entries):
+        while entries or committed:
             try:
                 with translated():
-                    self._judge(entries, committed, known, answers)
+                    if entries:
+                        self._judge(entries, committed, known, answers)
+                    else:
+                        self._move_marks(committed, known.generation)
             except BaseMoved as error:
                 self._follow(error)
                 known = self._known(entries)
+            else:
+                break
         return answers
 
     def judge_beside(self, base: Base) -> None:
@@ -332,6 +337,14 @@ class RedisIndex(TextIndex):
                 told = line.receive()
                 asked = [waiting.popleft() for _, _ in zip(told, sent, strict=False)]
             answers += map(self._told, told, asked)
+
+    def _move_marks(self, committed: Mapping[Partition, int], base: str) -> None:
+        rows = [
+            (n, self._layout.journal(partition), offset) for n, (partition, offset) in enumerate(committed.items(), 1)
+        ]
+        with self._calls.line() as line:
+            line.send(self._arguments({**self._call((), base), "partitions": rows}, ()))
+            line.receive()
 
     def _told(self, data: bytes, page: _Packed) -> Answer:
         """The answer for a page.

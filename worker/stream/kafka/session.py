@@ -1,7 +1,7 @@
 """One consumer and one transactional producer: records in; a batch of outgoing records and its offsets, atomically.
 
-The session keeps no page and decides nothing. It begins at the committed offsets (never resets by itself: a group
-without offsets starts where the settings say, an offset out of range is an error), and its transactions carry the
+The session keeps no page and decides nothing. It begins at the committed offsets, and where there is none at the
+partition's beginning (it never resets by itself: an offset out of range is an error), and its transactions carry the
 group's metadata, so that a worker whose partitions have moved cannot commit (KIP-447).
 
 A topic that is deleted and made again has the same name, and its offsets mean other records: a worker that stood still
@@ -162,10 +162,18 @@ class Session:
             if TopicPartition(*partition) in self._member.owned:
                 self._consumer.seek(TopicPartition(*partition), offset)
 
-    def begin_again(self, partition: Partition) -> Assigned:
-        """Where an owned partition stands by now, perhaps because of others; it is read from there."""
+    def begin_again(self, partition: Partition, mark: int) -> Assigned:
+        """Where an owned partition stands by now, perhaps because of others; it is read from there.
+
+        Raises:
+            PositionRewound: that is below the mark.
+        """
         with translated(self._settings):
-            return self._begun(TopicPartition(*partition))
+            committed = self._committed(tp := TopicPartition(*partition))
+            begun = self._begun(tp, committed)
+        if begun.position < mark:
+            raise PositionRewound((_forgotten if committed is None else _rewound)(self._settings, begun, mark))
+        return begun
 
     def behind(self, asking: bool) -> dict[Partition, int]:
         """How many offsets lie between the last poll and the end of each owned partition, as far as known.
@@ -240,15 +248,14 @@ class Session:
             if begun and time.monotonic() > end:
                 break
             try:
-                begun.append(self._begun(tp))
+                begun.append(self._begun(tp, self._committed(tp)))
             except errors.KafkaTimeoutError:
                 break
         self._member.taken([TopicPartition(*each.partition) for each in begun])
         return begun
 
-    def _begun(self, tp: TopicPartition) -> Assigned:
-        """Go to a partition's committed offset, or where the settings say of a new group."""
-        committed = self._committed(tp)
+    def _begun(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> Assigned:
+        """Go to a partition's committed offset, or to its beginning where there is none."""
         if committed is not None:
             position = committed.offset
             watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
@@ -256,7 +263,7 @@ class Session:
             if at == str(position):
                 self._check_topic(topic)
         else:
-            position, watermark = self._edge(tp), ""
+            position, watermark = self._ask(partial(self._consumer.beginning_offsets, [tp]))[tp], ""
         self._consumer.seek(tp, position)
         return Assigned(Partition(*tp), position, watermark)
 
@@ -298,12 +305,6 @@ class Session:
         if told not in ("", self._topic):
             raise PositionRewound(_made_again(self._settings))
 
-    def _edge(self, tp: TopicPartition) -> int:
-        earliest = self._settings.start == "earliest"
-        ask = self._consumer.beginning_offsets if earliest else self._consumer.end_offsets
-        offset: int = self._ask(partial(ask, [tp]))[tp]
-        return offset
-
     def _placed(self, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
         """With a partition where the topic has as many as the input: then a verdict goes where its page came from.
 
@@ -337,6 +338,26 @@ def _longest_step(settings: Settings) -> float:
     It polls every few seconds, but for a call to Redis that is tried again, and a transaction.
     """
     return settings.session_timeout + REDIS_TRIES * settings.redis_timeout + settings.transaction_timeout
+
+
+def _rewound(settings: Settings, begun: Assigned, mark: int) -> str:
+    topic, number = begun.partition
+    return (
+        f"group {settings.group_id} stands at offset {begun.position} of {topic}[{number}], below the mark {mark} up "
+        f"to which index {settings.index_name} has committed verdicts: the group was rewound or the topic made again. "
+        f"If it is meant, stop all workers and announce it: simhash-dedup index rewind {topic} --execute"
+    )
+
+
+def _forgotten(settings: Settings, begun: Assigned, mark: int) -> str:
+    topic, number = begun.partition
+    return (
+        f"group {settings.group_id} has no offset of {topic}[{number}], of which index {settings.index_name} has "
+        f"committed verdicts up to {mark}: Kafka forgot the group's offsets (offsets.retention.minutes after its last "
+        "worker had ended), the group is another one than before, or the topic was made again. Stop all workers; then, "
+        f"to go on behind what was answered: simhash-dedup index resume {topic} --execute; to read the topic from its "
+        f"beginning: simhash-dedup index rewind {topic} --execute"
+    )
 
 
 def _out_of_range(error: Exception, settings: Settings) -> str:
