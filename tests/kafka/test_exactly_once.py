@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from random import Random
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Entry
@@ -252,6 +252,31 @@ def test_a_group_whose_offsets_are_forgotten_goes_on_behind_what_was_answered(st
         again.stop()
     assert set(stream.answers().values()) == {1}
     stream.check()
+
+
+def test_what_other_producers_transactions_leave_behind_is_no_page_that_was_missed(stream):
+    """Retention removes it with the pages before it, and the group must not stand below what is left."""
+    producer = KafkaProducer(bootstrap_servers=stream.bootstrap_servers, transactional_id=stream.name)
+    producer.init_transactions()
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for key, value in (json_page(n, text) for n, text in enumerate(texts(20, Random(1)))):
+            producer.send(stream.input_topic, value, key)
+        producer.flush()
+        end()
+    worker = stream.worker()
+    with working(worker), closing_admin(stream.bootstrap_servers) as admin:
+        stream.wait_for(20)
+        offsets = lambda: admin.list_group_offsets(stream.name)[stream.name].values()  # noqa: E731
+        until(lambda: [at.offset for at in offsets()] == [42], "the group stands behind what is no page")
+        worker.stop()
+        admin.delete_records({TopicPartition(stream.input_topic, 0): 42})
+    stream.send([json_page(99, "a page behind all that " * 5)])
+    again = stream.worker()
+    with working(again):
+        stream.wait_for(21)
+        again.stop()
+    assert set(stream.answers().values()) == {1}
 
 
 def test_a_group_does_not_go_on_in_a_topic_that_was_made_again(stream):

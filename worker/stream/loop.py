@@ -150,8 +150,8 @@ class Loop:
     def _work(self) -> None:
         while not self._stopping.is_set():
             self._parts.status.progress()
-            self._housekeeping()
             try:
+                self._housekeeping()
                 self._fill()
                 self._settle_oldest(RESULT_WAIT_SECONDS if self._full() else HUNGRY_WAIT_SECONDS)
             except BatchAborted as error:
@@ -406,6 +406,21 @@ class Loop:
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
+        self._commit_passed()
+
+    def _commit_passed(self) -> None:
+        """Commit the offsets of what is no record: the ends of other producers' transactions, and what these aborted.
+
+        Retention removes that too, and where the group stood below the first offset that is left, what is gone would be
+        taken for pages that were never read.
+        """
+        busy = set[Partition]().union(*(batch.tenures for batch in self._under_way))
+        marks, passed = self._partitions.marks(), self._session.passed()
+        offsets = {p: at for p, at in passed.items() if p not in busy and at > marks.get(p, at)}
+        if offsets and self._session.settled():
+            watermark = self._parts.index.watermark()
+            self._session.send([], offsets, self._parts.on_step, watermark)
+            self._partitions.committed(offsets, watermark)
 
     def _measure(self, asking: bool) -> None:
         """The lag, and what this worker waits for, if it has nothing to do for long.

@@ -162,6 +162,10 @@ class Session:
             if TopicPartition(*partition) in self._member.owned:
                 self._consumer.seek(TopicPartition(*partition), offset)
 
+    def passed(self) -> dict[Partition, int]:
+        """Of each owned partition the offset that is read next: behind what was polled, and what is no record there."""
+        return {Partition(*tp): at for tp, at in positions(self._consumer).items() if tp in self._member.owned}
+
     def begin_again(self, partition: Partition, mark: int) -> Assigned:
         """Where an owned partition stands by now, perhaps because of others; it is read from there.
 
@@ -363,7 +367,8 @@ def _forgotten(settings: Settings, begun: Assigned, mark: int) -> str:
 def _out_of_range(error: Exception, settings: Settings) -> str:
     return (
         f"the group's position is outside of topic {settings.input_topic} ({error}): the topic was made again, or its "
-        f"retention removed pages that were not read yet. {_FROM_THE_BEGINNING}"
+        f"retention removed pages that were not read yet. To go on with what there is, stop all workers: simhash-dedup "
+        f"index resume {settings.input_topic} --execute (without the flag it says what is gone). {_FROM_THE_BEGINNING}"
     )
 
 
