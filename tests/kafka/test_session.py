@@ -195,6 +195,18 @@ def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_befor
         assert gained_by(session).position == 0
 
 
+def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records):
+    """In place of brokers that do not answer, which they do."""
+    stream, session_of_group = three_records
+    with session_of_group() as session:
+        gained_by(session)
+        with closing_admin(stream.bootstrap_servers) as admin:
+            admin.delete_topics([stream.input_topic])
+        until(lambda: session.poll(0.5, 10).lost, "that it is gone")
+        with pytest.raises(BrokerUnreachable, match=f"topic {stream.input_topic} does not exist"):
+            session.behind(asking=True)
+
+
 def test_a_topic_of_which_nobody_knows_the_id_is_read(three_records, monkeypatch):
     """As of brokers before 2.8; and where one that has just begun does not know the topic yet."""
     _, session_of_group = three_records

@@ -23,7 +23,7 @@ import kafka.errors as errors
 from kafka import OffsetAndMetadata, TopicPartition
 
 from simhash.index import Partition
-from worker.errors import PositionRewound
+from worker.errors import BrokerUnreachable, PositionRewound
 from worker.records.page import largest_record
 from worker.records.passing import Outgoing, Received
 from worker.settings import Settings
@@ -188,12 +188,15 @@ class Session:
             asking: ask the brokers for the ends, and wait for them a little; else they are those of the last fetch.
 
         Raises:
-            BrokerUnreachable: asked, they did not answer.
+            BrokerUnreachable: asked, they did not answer, or know no such topic.
         """
         ends: dict[TopicPartition, int] = {}
+        topic = self._settings.input_topic
         if asking:
             with translated(self._settings):
-                some = sorted(self._member.owned) or [TopicPartition(self._settings.input_topic, 0)]
+                if not self._member.owned and not self._consumer.partitions_for_topic(topic):
+                    raise BrokerUnreachable(f"topic {topic} does not exist")
+                some = sorted(self._member.owned) or [TopicPartition(topic, 0)]
                 ends = self._ask(partial(self._consumer.end_offsets, some))
         found: dict[Partition, int] = {}
         now = positions(self._consumer)
