@@ -219,12 +219,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        topics = [self.input_topic, self.verdict_topic, self.dead_letter_topic, self.unique_topic, self.takedown_topic]
-        given = [topic for topic in topics if topic is not None]
+        names = [name for name in type(self).model_fields if name.endswith("_topic")]
+        given = [topic for name in names if (topic := getattr(self, name)) is not None]
         if len(set(given)) < len(given):
-            raise ValueError(
-                "input_topic, verdict_topic, dead_letter_topic, unique_topic and takedown_topic must all differ"
-            )
+            raise ValueError(f"{', '.join(names)} must all differ")
         if self.archive is not None and self.base is not None:
             raise ValueError("archive and base are both asked before the index: set one of them")
         if self.wait_replicas and self.wait_timeout >= self.redis_timeout:

@@ -48,11 +48,8 @@ def test_the_file_can_be_named_in_the_environment(toml, monkeypatch):
         ),
         ("metrics_address", "9108", "metrics_address (flag --metrics-address): String should match pattern"),
         ("kafka_ca_file", "/no/such.pem", "kafka_ca_file (flag --kafka-ca-file): Path does not point to a file"),
-        (
-            "verdict_topic",
-            "pages",
-            "settings: input_topic, verdict_topic, dead_letter_topic, unique_topic and takedown_topic",
-        ),
+        ("verdict_topic", "pages", "settings: input_topic, verdict_topic, dead_letter_topic, "),
+        ("hosts_topic", "verdicts", "settings: input_topic, verdict_topic, dead_letter_topic, "),
         ("kafka_security_protocol", "SASL_SSL", "settings: SASL needs kafka_sasl_mechanism, kafka_username and"),
     ],
 )
