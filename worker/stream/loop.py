@@ -101,6 +101,7 @@ class Loop:
         self._partitions = Partitions()
         self._backoff = Backoff(stopping)
         self._next_housekeeping = 0.0
+        self._index_answers = False
         self._polled_at = 0.0
         self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
@@ -158,9 +159,13 @@ class Loop:
                 self._read_again()
                 self._back_off(error)
         self._drain()
-        # What was committed last: Kafka forgets the offsets of a group that is gone for long.
-        with suppress(SimhashError):
-            self._parts.index.check_and_insert([], self._partitions.marks())
+        self._tell_marks()
+
+    def _tell_marks(self) -> None:
+        """The index is to know what was committed last: Kafka forgets the offsets of a group that is gone for long."""
+        if self._index_answers:  # who is told to stop does not wait for one that stands still
+            with suppress(SimhashError):
+                self._parts.index.check_and_insert([], self._partitions.marks())
 
     def _drain(self) -> None:
         end = time.monotonic() + DRAIN_SECONDS
@@ -403,9 +408,10 @@ class Loop:
             self._present()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
-            self._parts.status.ready(index=True)
+            self._index_answers = True
         except IndexUnreachable:
-            self._parts.status.ready(index=False)
+            self._index_answers = False
+        self._parts.status.ready(index=self._index_answers)
         self._commit_passed()
 
     def _commit_passed(self) -> None:
