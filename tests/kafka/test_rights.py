@@ -16,7 +16,7 @@ import redis
 from deploy.local.ports import HOST, free_port
 from tests.secure import MECHANISM, Certificates, SecureKafka, certificates
 from tests.servers import running_redis
-from tests.stream import ROOT, Stream, json_page, texts, working
+from tests.stream import ROOT, Stream, closing_admin, json_page, texts, working
 
 WORKER, OPERATOR, STRANGER = "simhash-dedup", "simhash-dedup-operator", "stranger"
 PASSWORDS = {WORKER: "worker-secret", OPERATOR: "operator-secret", STRANGER: "stranger-secret"}
@@ -159,6 +159,8 @@ def test_each_command_is_done_by_its_user_with_the_rights_that_are_shipped(secur
     done(operator, "index", "export", tmp_path / "export.jsonl")
     done(operator, "index", "import", tmp_path / "export.jsonl", "--index-name", f"{secured.name}3")
     done(operator, "index", "delete", url)
+    with closing_admin(secured.bootstrap_servers) as admin:  # who may do all
+        admin.delete_groups([secured.name])
     done(operator, "index", "resume", secured.input_topic, "--execute")
     done(operator, "index", "rewind", secured.input_topic, "--execute")
     done(operator, "index", "accept", "--execute")

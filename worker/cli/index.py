@@ -135,8 +135,9 @@ def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None
     """Set the group's offsets of TOPIC to the index's marks: it goes on behind what was answered.
 
     For a group that has no offsets any more, since all workers were stopped for longer than the brokers keep them
-    (offsets.retention.minutes, a week), or that takes the place of another one. Not for a topic that was made again:
-    that is `index rewind`. Partitions without a mark are read from their beginning.
+    (offsets.retention.minutes, a week), or that takes the place of another one; and for one that stands before the
+    first page that its topic still has. Not for a topic that was made again: that is `index rewind`. An offset is never
+    set back. Partitions without a mark are read from their beginning.
 
     The marks are what the last worker said as it ended. If it was killed, what it committed last may lie above them:
     these pages, a batch at most of each partition, are answered once more, by the same bytes. Stop all workers first:
@@ -152,9 +153,11 @@ def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None
         refuse_live_group(settings)
     there = reach_of(settings, topic)
     marks = {number: found.mark(Partition(topic, number)) for number in there}
-    wanted = {number: max(mark, there[number].begin) for number, mark in marks.items() if mark is not None}
+    known = {number: max(mark, there[number].committed or 0) for number, mark in marks.items() if mark is not None}
+    wanted = {number: max(answered, there[number].begin) for number, answered in known.items()}
+    wanted = {number: offset for number, offset in wanted.items() if offset != there[number].committed}
     if not wanted:
-        click.echo(f"the index has no mark of {topic}: nothing to go on from", err=True)
+        click.echo(f"no partition of {topic} stands below a mark of the index: nothing to set", err=True)
         sys.exit(1)
     for number, offset in wanted.items():
         _, end, committed = there[number]
@@ -164,7 +167,7 @@ def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None
                 f"(simhash-dedup index rewind {topic})"
             )
         before = "none" if committed is None else str(committed)
-        lost = "" if offset == marks[number] else f"; what lay from {marks[number]} on is deleted"
+        lost = "" if offset == known[number] else f"; what lay from {known[number]} on is deleted"
         click.echo(f"{topic}[{number}]: offset {before} {'' if execute else 'would be '}set to {offset}{lost}")
     if execute and not set_offsets(settings, topic, wanted):
         refuse_live_group(settings)

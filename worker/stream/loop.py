@@ -102,6 +102,7 @@ class Loop:
         self._backoff = Backoff(stopping)
         self._next_housekeeping = 0.0
         self._index_answers = False
+        self._new: set[Partition] = set()
         self._polled_at = 0.0
         self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
@@ -211,7 +212,8 @@ class Loop:
         if polled.lost:
             self._drop(polled.lost)
         for gained in polled.gained:
-            self._partitions.gained(*gained)
+            self._partitions.gained(*gained[:3])
+            (self._new.add if gained.is_new else self._new.discard)(gained.partition)
             self._parts.status.ready(assigned=True)
             self._standstill.came(time.monotonic(), [gained.partition])
             self._next_measure = 0.0  # its lag is to be seen at once
@@ -320,13 +322,14 @@ class Loop:
     def _check_positions(self) -> None:
         """A gained partition must begin at or above the index's mark: below it, verdicts are out already.
 
+        Where the group has no offset of it, at the mark: above it, pages were removed that were never read.
         And the index must have all that it attested when the partition's verdicts were committed.
         """
         while self._partitions.unchecked:
             for partition in sorted(self._partitions.unchecked):
                 self._parts.index.present([self._partitions[partition].watermark])
-                mark = self._parts.index.mark(partition)
-                if mark is not None and self._partitions[partition].committed < mark:
+                mark, begin = self._parts.index.mark(partition) or 0, self._partitions[partition].committed
+                if begin < mark or (0 < mark < begin and partition in self._new):
                     self._begin_again(partition, mark)
                 else:
                     self._partitions.passed(partition)
@@ -339,7 +342,7 @@ class Loop:
         """
         now = self._session.begin_again(partition, mark)
         log.warning("partition %s[%d] was read on by others, up to offset %d", *partition, now.position)
-        self._partitions.read_on(*now)
+        self._partitions.read_on(*now[:3])
 
     # Failure -----------------------------------------------------------------------------------------------------
 

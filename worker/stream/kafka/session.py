@@ -64,11 +64,18 @@ _FROM_THE_BEGINNING = (
 
 
 class Assigned(NamedTuple):
-    """A partition that has just become this worker's, the offset at which it begins, and what was kept beside it."""
+    """A partition that has just become this worker's.
+
+    Attributes:
+        position: the offset at which it begins.
+        watermark: what was kept beside that.
+        is_new: the group has no offset of it; it begins at its beginning.
+    """
 
     partition: Partition
     position: int
     watermark: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +177,14 @@ class Session:
         """Where an owned partition stands by now, perhaps because of others; it is read from there.
 
         Raises:
-            PositionRewound: that is below the mark.
+            PositionRewound: that is below the mark; or it is not at it, and the group has no offset.
         """
         with translated(self._settings):
-            committed = self._committed(tp := TopicPartition(*partition))
-            begun = self._begun(tp, committed)
+            begun = self._begun(TopicPartition(*partition))
+        if begun.is_new and begun.position != mark:
+            raise PositionRewound(_forgotten(self._settings, begun, mark))
         if begun.position < mark:
-            raise PositionRewound((_forgotten if committed is None else _rewound)(self._settings, begun, mark))
+            raise PositionRewound(_rewound(self._settings, begun, mark))
         return begun
 
     def behind(self, asking: bool) -> dict[Partition, int]:
@@ -255,14 +263,15 @@ class Session:
             if begun and time.monotonic() > end:
                 break
             try:
-                begun.append(self._begun(tp, self._committed(tp)))
+                begun.append(self._begun(tp))
             except errors.KafkaTimeoutError:
                 break
         self._member.taken([TopicPartition(*each.partition) for each in begun])
         return begun
 
-    def _begun(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> Assigned:
+    def _begun(self, tp: TopicPartition) -> Assigned:
         """Go to a partition's committed offset, or to its beginning where there is none."""
+        committed = self._committed(tp)
         if committed is not None:
             position = committed.offset
             watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
@@ -272,7 +281,7 @@ class Session:
         else:
             position, watermark = self._ask(partial(self._consumer.beginning_offsets, [tp]))[tp], ""
         self._consumer.seek(tp, position)
-        return Assigned(Partition(*tp), position, watermark)
+        return Assigned(Partition(*tp), position, watermark, committed is None)
 
     def _committed(self, tp: TopicPartition) -> OffsetAndMetadata | None:
         """A partition's committed offset, as of now.
