@@ -40,6 +40,15 @@ def filled(stream, count=COUNT, seed=1):
     return stream
 
 
+def answered(stream, count):
+    """So many pages, and a worker that answered them and was stopped."""
+    filled(stream, count)
+    worker = stream.worker()
+    with working(worker):
+        stream.wait_for(count)
+        worker.stop()
+
+
 @pytest.fixture(scope="module")
 def undisturbed(kafka_server, redis_server, tmp_path_factory):
     """An input of one partition, and the verdicts' bytes of a run in which nothing happened.
@@ -291,11 +300,7 @@ def test_what_other_producers_transactions_leave_behind_is_no_page_that_was_miss
 
 
 def test_a_group_does_not_go_on_in_a_topic_that_was_made_again(stream):
-    filled(stream, 32)
-    worker = stream.worker()
-    with working(worker):
-        stream.wait_for(32)
-        worker.stop()
+    answered(stream, 32)
     for topic in (stream.verdict_topic, stream.input_topic):
         nothing = stream.command("index", "resume", topic)
         assert (nothing.returncode, "nothing to set" in nothing.stderr) == (1, True), topic
@@ -336,11 +341,7 @@ def test_a_new_group_may_begin_at_the_latest_page_and_misses_none_from_then_on(s
 
 
 def test_a_rewound_group_is_noticed_and_right_after_it_is_announced(stream):
-    filled(stream)
-    worker = stream.worker()
-    with working(worker):
-        stream.wait_for(COUNT)
-        worker.stop()
+    answered(stream, COUNT)
     first = {v["source"]["offset"]: v for v in stream.verdicts()}
     with closing_admin(stream.bootstrap_servers) as admin:
         admin.delete_groups([stream.name])
@@ -371,11 +372,7 @@ def test_beside_a_live_group_neither_rewind_nor_accept_do_anything(stream):
 
 
 def test_a_topic_made_again_is_noticed_and_right_after_it_is_announced(stream):
-    filled(stream, 32)
-    worker = stream.worker()
-    with working(worker):
-        stream.wait_for(32)
-        worker.stop()
+    answered(stream, 32)
     with closing_admin(stream.bootstrap_servers) as admin:
         admin.delete_topics([stream.input_topic])
         until(lambda: stream.input_topic not in admin.list_topics(), "the topic is gone")

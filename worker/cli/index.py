@@ -151,26 +151,29 @@ def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None
     found = found_index(settings)
     if execute:
         refuse_live_group(settings)
-    there = reach_of(settings, topic)
-    marks = {number: found.mark(Partition(topic, number)) for number in there}
-    known = {number: max(mark, there[number].committed or 0) for number, mark in marks.items() if mark is not None}
-    wanted = {number: max(answered, there[number].begin) for number, answered in known.items()}
-    wanted = {number: offset for number, offset in wanted.items() if offset != there[number].committed}
-    if not wanted:
-        click.echo(f"no partition of {topic} stands below a mark of the index: nothing to set", err=True)
-        sys.exit(1)
-    for number, offset in wanted.items():
-        _, end, committed = there[number]
+    wanted: dict[int, int] = {}
+    lines: list[str] = []
+    for number, (begin, end, committed) in reach_of(settings, topic).items():
+        mark = found.mark(Partition(topic, number))
+        answered = max(mark or 0, committed or 0)
+        offset = max(answered, begin)
+        if mark is None or offset == committed:
+            continue
         if offset > end:
             raise BrokerError(
                 f"topic {topic} ends at offset {end} of partition {number}, below the mark {offset}: it was made again "
                 f"(simhash-dedup index rewind {topic})"
             )
+        wanted[number] = offset
         before = "none" if committed is None else str(committed)
-        lost = "" if offset == known[number] else f"; what lay from {known[number]} on is deleted"
-        click.echo(f"{topic}[{number}]: offset {before} {'' if execute else 'would be '}set to {offset}{lost}")
+        lost = "" if offset == answered else f"; what lay from {answered} on is deleted"
+        lines.append(f"{topic}[{number}]: offset {before} {'' if execute else 'would be '}set to {offset}{lost}")
+    if not wanted:
+        click.echo(f"no partition of {topic} stands below a mark of the index: nothing to set", err=True)
+        sys.exit(1)
     if execute and not set_offsets(settings, topic, wanted):
         refuse_live_group(settings)
+    click.echo("\n".join(lines))
     _say_how(execute)
 
 

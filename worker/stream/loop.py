@@ -101,8 +101,6 @@ class Loop:
         self._partitions = Partitions()
         self._backoff = Backoff(stopping)
         self._next_housekeeping = 0.0
-        self._index_answers = False
-        self._new: set[Partition] = set()
         self._polled_at = 0.0
         self._next_measure = 0.0
         self._progress = Progress(time.monotonic())
@@ -164,7 +162,7 @@ class Loop:
 
     def _tell_marks(self) -> None:
         """The index is to know what was committed last: Kafka forgets the offsets of a group that is gone for long."""
-        if self._index_answers:  # who is told to stop does not wait for one that stands still
+        if self._parts.status.why_not_ready() is None:  # who is told to stop waits for no index that stands still
             with suppress(SimhashError):
                 self._parts.index.check_and_insert([], self._partitions.marks())
 
@@ -212,8 +210,7 @@ class Loop:
         if polled.lost:
             self._drop(polled.lost)
         for gained in polled.gained:
-            self._partitions.gained(*gained[:3])
-            (self._new.add if gained.is_new else self._new.discard)(gained.partition)
+            self._partitions.gained(*gained)
             self._parts.status.ready(assigned=True)
             self._standstill.came(time.monotonic(), [gained.partition])
             self._next_measure = 0.0  # its lag is to be seen at once
@@ -328,8 +325,8 @@ class Loop:
         while self._partitions.unchecked:
             for partition in sorted(self._partitions.unchecked):
                 self._parts.index.present([self._partitions[partition].watermark])
-                mark, begin = self._parts.index.mark(partition) or 0, self._partitions[partition].committed
-                if begin < mark or (0 < mark < begin and partition in self._new):
+                mark, life = self._parts.index.mark(partition) or 0, self._partitions[partition]
+                if life.committed < mark or (0 < mark < life.committed and life.is_new):
                     self._begin_again(partition, mark)
                 else:
                     self._partitions.passed(partition)
@@ -342,7 +339,7 @@ class Loop:
         """
         now = self._session.begin_again(partition, mark)
         log.warning("partition %s[%d] was read on by others, up to offset %d", *partition, now.position)
-        self._partitions.read_on(*now[:3])
+        self._partitions.read_on(*now)
 
     # Failure -----------------------------------------------------------------------------------------------------
 
@@ -411,10 +408,9 @@ class Loop:
             self._present()
             self._parts.index.look_at_base()
             self._parts.metrics.index_documents.set(self._parts.index.documents())
-            self._index_answers = True
+            self._parts.status.ready(index=True)
         except IndexUnreachable:
-            self._index_answers = False
-        self._parts.status.ready(index=self._index_answers)
+            self._parts.status.ready(index=False)
         self._commit_passed()
 
     def _commit_passed(self) -> None:

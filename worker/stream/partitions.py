@@ -72,14 +72,18 @@ class Life:
         tenure: counts up with each that begins; 0: it was never ours.
         committed: the offset below which all is answered; of a FOREIGN one it means nothing.
         watermark: what the index attested beside that commit, whoever made it.
+        is_new: there is no such commit; the group has no offset of it.
     """
 
     state: State = State.FOREIGN
     tenure: int = 0
     committed: int = 0
     watermark: str = ""
+    is_new: bool = False
 
-    def after(self, event: Event, committed: int | None = None, watermark: str | None = None) -> Life:
+    def after(
+        self, event: Event, committed: int | None = None, watermark: str | None = None, is_new: bool | None = None
+    ) -> Life:
         """The next state.
 
         Raises:
@@ -93,6 +97,7 @@ class Life:
             self.tenure + (event in (Event.GAINED, Event.READ_ON)),
             self.committed if committed is None else committed,
             self.watermark if watermark is None else watermark,
+            self.is_new if is_new is None else is_new,
         )
 
 
@@ -110,22 +115,22 @@ class Partitions:
     def __getitem__(self, partition: Partition) -> Life:
         return self._lives.get(partition, Life())
 
-    def gained(self, partition: Partition, position: int, watermark: str) -> None:
+    def gained(self, partition: Partition, position: int, watermark: str, is_new: bool = False) -> None:
         """It is ours from `position`."""
-        self._happened(partition, Event.GAINED, position, watermark)
+        self._happened(partition, Event.GAINED, position, watermark, is_new)
 
     def passed(self, partition: Partition) -> None:
         """Where it begins is right."""
         self._happened(partition, Event.PASSED)
 
-    def read_on(self, partition: Partition, position: int, watermark: str) -> None:
+    def read_on(self, partition: Partition, position: int, watermark: str, is_new: bool = False) -> None:
         """It begins at `position` by now; what was polled of it is others' work."""
-        self._happened(partition, Event.READ_ON, position, watermark)
+        self._happened(partition, Event.READ_ON, position, watermark, is_new)
 
     def committed(self, offsets: Mapping[Partition, int], watermark: str) -> None:
         """All below these offsets is answered."""
         for partition, offset in offsets.items():
-            self._happened(partition, Event.COMMITTED, offset, watermark)
+            self._happened(partition, Event.COMMITTED, offset, watermark, False)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """They are others' now."""
@@ -161,9 +166,14 @@ class Partitions:
         return [each for each in items if each.outcome.source[:2] in held]
 
     def _happened(
-        self, partition: Partition, event: Event, committed: int | None = None, watermark: str | None = None
+        self,
+        partition: Partition,
+        event: Event,
+        committed: int | None = None,
+        watermark: str | None = None,
+        is_new: bool | None = None,
     ) -> None:
-        life = self._lives[partition] = self[partition].after(event, committed, watermark)
+        life = self._lives[partition] = self[partition].after(event, committed, watermark, is_new)
         if life.state is State.UNCHECKED:
             self.unchecked.add(partition)
         else:

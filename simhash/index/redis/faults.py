@@ -64,19 +64,13 @@ def translated() -> Iterator[None]:
     except redis.exceptions.NoPermissionError as error:
         raise IndexMisconfigured(f"Redis refuses: {error}") from error
     except redis.ResponseError as error:
-        if damage := _damage(str(error)):
-            raise IndexDamaged(damage) from error
         raise _fault(str(error)) from error
     except redis.RedisError as error:
         raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
 
 
-def _damage(message: str) -> str:
-    """What the server or the script says of something that no index wrote; empty: that is not what it speaks of."""
-    message = _WHERE_IN_SCRIPT.sub("", _IN_SCRIPT.sub("", message, count=1))
-    return f"Redis: {message}" if message.startswith("WRONGTYPE ") or "user_script:" in message else ""
-
-
+_ERROR_OF_LUA = "user_script:"
+"""The script stumbled: over something that it did not write."""
 _RETRIABLE = ("BUSY", "NOREPLICAS", "MISCONF", "OOM", "READONLY", "MASTERDOWN")
 
 
@@ -106,6 +100,9 @@ def _fault(message: str) -> IndexFault:
         return IndexLost(_lost(*rest.split()))
     if kind in _RETRIABLE:
         return _not_now(message)
+    said = _WHERE_IN_SCRIPT.sub("", message)
+    if kind == "WRONGTYPE" or _ERROR_OF_LUA in said:
+        return IndexDamaged(f"Redis: {said}")
     return IndexFault(f"Redis: {message}")
 
 
