@@ -172,7 +172,7 @@ def resume(topic: str, execute: bool, config: Path | None, **flags: Any) -> None
         click.echo(f"no partition of {topic} stands below a mark of the index: nothing to set", err=True)
         sys.exit(1)
     if execute and not set_offsets(settings, topic, wanted):
-        refuse_live_group(settings)
+        raise BrokerError(f"group {settings.group_id} has members again, nothing was set: stop all workers first")
     click.echo("\n".join(lines))
     _say_how(execute)
 
