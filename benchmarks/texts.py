@@ -33,7 +33,7 @@ from simhash.features.segment import han_words, jieba_cut, segmenter
 from simhash.reading.extract import extract_text
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.profiles import SEGMENTED, Profile
-from simhash.signature.vectors import fingerprint_with_a_hash_per_bit
+from tests.references import fingerprint_with_a_hash_per_bit
 from worker.index.configured import configured_profile
 from worker.settings import load
 

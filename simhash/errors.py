@@ -12,17 +12,18 @@
     │   └── TableMismatch    it holds something else than what is asked for
     └── IndexFault       the index refuses or cannot answer
         ├── IndexUnreachable     nobody answers there; try again later (`retriable`)
-        │   ├── IndexServerChanged   the server was restarted or failed over; what it has must be looked at first
-        │   └── IndexBusy            another worker judges a page like one of these (`retriable`)
+        │   └── IndexServerChanged   the server was restarted or failed over; what it has must be looked at first
         ├── IndexUnreplicated    too few replicas have what was stored (`retriable`)
         ├── IndexLost            pages whose verdicts were committed are missing: an operator must act
+        ├── IndexDamaged         another program wrote into it, or the server's files are broken
         ├── IndexMisconfigured   the server's settings would lose or bloat data
         ├── IndexMismatch        the index was made with another profile, design or generation
-        │   └── IndexMigrated        it has another generation now: open it again
+        │   ├── IndexMigrated        it has another generation now: open it again
+        │   └── BaseDiffers          it is judged beside another base than the caller's
         └── StaleObservation     a page whose verdict is committed already was handed in again
 
-Errors of drivers are translated into these at the edge (`simhash/index/faults.py`), so no caller imports a driver to
-catch its errors. `retriable` is an attribute of the class: the same call may succeed later without anybody's doing.
+Errors of drivers are translated into these at the edge (`simhash/index/redis/faults.py`), so no caller imports a driver
+to catch its errors. `retriable` is an attribute of the class: the same call may succeed later without anybody's doing.
 """
 
 
@@ -111,10 +112,6 @@ class IndexUnreplicated(IndexFault):
 
 class IndexLost(IndexFault):
     """The index lacks pages whose verdicts were committed."""
-
-
-class IndexBusy(IndexUnreachable):
-    """Another worker judges a page that one of these may match: hand all in again, a little later."""
 
 
 class IndexDamaged(IndexFault):

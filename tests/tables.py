@@ -20,6 +20,11 @@ SMALL = Effort(memory=8192, threads=2, block_keys=8)
 """So little that everything takes several chunks and runs."""
 
 
+def first_difference(a: int, b: int, width: int) -> int | None:
+    """Position, from 0 at the left, of the first bit that differs; None if the two are equal."""
+    return None if a == b else width - (a ^ b).bit_length()
+
+
 @st.composite
 def crowds(draw, of=WIDTHS):
     """A width, and ascending fingerprints of it: some equal, some near, some far."""

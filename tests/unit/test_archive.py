@@ -26,9 +26,8 @@ from simhash.archive.format.blocks import (
 from simhash.archive.format.table_file import TableFile, TableWriter
 from simhash.archive.lookup.ranges import Question, probe
 from simhash.errors import BrokenBlock, OrderError, WidthError
-from simhash.relation.hamming import first_difference
 from simhash.relation.tables import NAMES, design
-from tests.tables import IDENTITY, crowds, write_table
+from tests.tables import IDENTITY, crowds, first_difference, write_table
 
 
 def coded(width, values, block_keys):

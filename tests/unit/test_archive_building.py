@@ -21,10 +21,9 @@ from simhash.archive.format.table_file import TableFile
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.archive.verify import verify
 from simhash.errors import TableCorrupt, TableMismatch
-from simhash.relation.hamming import first_difference
 from simhash.relation.tables import design
 from tests.pages import banded, crowd, relation
-from tests.tables import PROFILE, SMALL, Listed, built, content, nothing
+from tests.tables import PROFILE, SMALL, Listed, built, content, first_difference, nothing
 
 # Building ----------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 from pydantic import ByteSize, SecretStr
 
+import simhash.errors
+import worker.errors
 from simhash.index.redis.layout import Layout
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import PROFILES
@@ -62,6 +64,19 @@ def test_every_command_stands_in_its_table_and_has_help_that_teaches(name):
     shown = CliRunner().invoke(commands, [name, "--help"])
     assert shown.exit_code == 0
     assert len(shown.output.splitlines()) > 8
+
+
+@pytest.mark.parametrize(("module", "base"), [(simhash.errors, "SimhashError"), (worker.errors, "WorkerError")])
+def test_every_error_stands_in_its_modules_tree_under_what_it_is_one_of(module, base):
+    drawn, above = [], {}
+    for line in module.__doc__.splitlines():
+        if found := re.match(r"    ([ │]*(?:[├└]── )?)([A-Z]\w+)", line):
+            depth, name = len(found[1]) // 4, found[2]
+            above[depth] = name
+            drawn.append((name, above[depth - 1] if depth else "Exception"))
+    errors = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    assert drawn[0] == (base, "Exception")
+    assert sorted(drawn) == sorted((each.__name__, each.__bases__[0].__name__) for each in errors)
 
 
 def test_every_metric_stands_in_its_table():

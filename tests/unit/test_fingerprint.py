@@ -14,13 +14,8 @@ from simhash.errors import ProfileError
 from simhash.features import hashes
 from simhash.signature import fingerprint as module
 from simhash.signature.fingerprint import bit_sums, fingerprint, simhash
-from simhash.signature.vectors import (
-    Vector,
-    dot_fingerprint,
-    fingerprint_with_a_hash_per_bit,
-    hyperplane_fingerprint,
-    vector_fingerprint,
-)
+from simhash.signature.vectors import Vector, vector_fingerprint
+from tests.references import dot_fingerprint, fingerprint_with_a_hash_per_bit, hyperplane_fingerprint
 
 Reference = Callable[[Vector, int], int | None]
 

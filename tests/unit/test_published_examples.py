@@ -11,12 +11,12 @@ import jieba.analyse
 import numpy as np
 import pytest
 
+from simhash.archive.format import keys as arrays
 from simhash.features import hashes
 from simhash.features.keywords import Keywords
 from simhash.relation import hamming
-from simhash.relation.hamming import Fingerprint
 from simhash.signature.fingerprint import bit_sums, fingerprint, simhash
-from simhash.signature.vectors import dot_fingerprint
+from tests.references import dot_fingerprint
 
 
 def hashed(*binary: str) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -71,7 +71,7 @@ def test_example_3_shanghai_and_beijing() -> None:
 
 
 def test_example_3_two_bits_between_00101110_and_00001111() -> None:
-    assert Fingerprint.from_binary("00101110").distance(Fingerprint.from_binary("00001111")) == 2
+    assert hamming.distance(0b00101110, 0b00001111, bits=8) == 2
 
 
 def test_example_4_three_features_of_six_bits() -> None:
@@ -81,7 +81,7 @@ def test_example_4_three_features_of_six_bits() -> None:
 
 
 def test_example_4_one_bit_between_1011_and_1001() -> None:
-    assert Fingerprint.from_binary("1011").distance(Fingerprint.from_binary("1001")) == 1
+    assert hamming.distance(0b1011, 0b1001, bits=4) == 1
 
 
 SHORT = "This is a test string for testing"
@@ -181,12 +181,11 @@ def test_texts_of_a_published_go_package_have_the_fingerprints_that_its_example_
 
 
 def test_example_7_the_first_difference_is_at_bit_6() -> None:
-    assert hamming.first_difference(0b11011001, 0b11011011, bits=8) == 6
+    assert arrays.first_differences(arrays.from_ints([0b11011001, 0b11011011], 8), 8).tolist() == [6]
 
 
 def test_example_7_in_an_ascending_table_the_next_entry_is_the_position_and_the_rest() -> None:
     table = sorted([0b11011011, 0b11011001])
-    position = hamming.first_difference(table[0], table[1], bits=8)
-    assert position is not None
+    (position,) = arrays.first_differences(arrays.from_ints(table, 8), 8).tolist()
     rest = hamming.to_binary(table[1], 8)[position + 1 :]
     assert f"({position}){rest}" == "(6)1"
