@@ -313,8 +313,8 @@ class Index(Protocol):
     def rewind(self, partition: Partition, offset: int) -> None:
         """Lower (or raise) a partition's mark to `offset`: the operator announces a replay."""
 
-    def journalled(self, position: Position) -> bool:
-        """Whether the journal holds a decision for what stands at this position."""
+    def journalled(self, observations: Mapping[Position, bytes | None]) -> list[Position]:
+        """At which of these positions the journal holds a decision for the page of that observation; None: for any."""
 
     def look_at_base(self) -> None:
         """Move to newer tables that lie in the base's place, if there is a base, as each call with pages does.

@@ -95,9 +95,10 @@ class MemoryIndex(TextIndex):
         """See `Index.rewind`."""
         self._marks[partition] = offset
 
-    def journalled(self, position: Position) -> bool:
+    def journalled(self, observations: Mapping[Position, bytes | None]) -> list[Position]:
         """See `Index.journalled`."""
-        return position.offset in self._journal.get(position.partition, {})
+        decided = {at: self._journal.get(at.partition, {}).get(at.offset) for at in observations}
+        return [at for at, observed in observations.items() if (found := decided[at]) and observed in (None, found[0])]
 
     def look_at_base(self) -> None:
         """See `Index.look_at_base`: this backend takes no base."""

@@ -19,7 +19,7 @@ from simhash.relation.tables import design
 from simhash.signature.profiles import profile
 from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
-from worker.errors import BrokerError
+from worker.errors import BrokerError, SettingsError
 from worker.index.stores import connected_index
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, prepare
@@ -242,6 +242,38 @@ def test_a_page_that_fails_by_chance_and_was_never_judged_is_a_dead_letter(strea
         1,
         spoil=lambda o: Rejected(o.source, "extract", "TimeoutError", "took too long, twice", by_chance=True),
     )
+    assert len(stream.committed(stream.dead_letter_topic)) == 1
+
+
+REFUSALS = {"max_page_bytes": "max_page_bytes = 1,000", "max_url_bytes": "max_url_bytes = 10"}
+
+
+@pytest.mark.parametrize("setting", REFUSALS)
+def test_a_page_that_is_judged_and_refused_by_other_settings_is_no_dead_letter(stream, index, setting):
+    """The worker died after it was stored; the limit was changed then."""
+    stream.send([json_page(0, "a page that is stored " * 100)])
+    run(stream, index, 0, crash_at="begun")
+    with pytest.raises(SettingsError) as caught:
+        run(stream, index, 1, **{setting: REFUSALS[setting].rpartition(" ")[2].replace(",", "")})
+    assert REFUSALS[setting] in str(caught.value)
+    assert f"{stream.input_topic}[0] offset 0 was judged before" in str(caught.value)
+    assert stream.answers() == {}
+    run(stream, index, 1)
+    assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
+
+
+@pytest.mark.parametrize("by_chance", [True, False])
+def test_a_record_at_the_offset_of_another_that_was_judged_is_a_dead_letter(stream, index, by_chance):
+    """A journal that outlived its topic."""
+    stream.send([json_page(0, "a page that is stored " * 30)])
+    run(stream, index, 0, crash_at="begun")
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic to go")
+    stream.create()
+    stream.send([json_page(1, "another page " * 30)])
+    refused = partial(Rejected, stage="extract", error="TimeoutError", message="too long", by_chance=by_chance)
+    run(stream, index, 1, spoil=lambda outcome: refused(outcome.source))
     assert len(stream.committed(stream.dead_letter_topic)) == 1
 
 

@@ -151,7 +151,7 @@ def test_what_is_in_the_journal_keeps_its_answer(client, name):
     migrated(client, name, to_design("10"))
     new = opened(client, name)
     assert [a.decision for a in new.check_and_insert(pages[10:], {})] == answers[10:]
-    assert new.journalled(Position(Partition("pages", 0), 50))
+    assert new.journalled({Position(Partition("pages", 0), 50): None})
 
 
 class Dying:

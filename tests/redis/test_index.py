@@ -240,13 +240,22 @@ def test_the_journal_is_forgotten_below_the_mark_only(make):
     index = make(relation(design("4")))
     index.check_and_insert([entry(n, 1 << (n * 8)) for n in range(5)], {})
     index.check_and_insert([entry(5, 1 << 60)], {PAGES: 3})
-    assert [index.journalled(Position(PAGES, n)) for n in range(7)] == [False, False, False, True, True, True, False]
+    assert index.journalled({Position(PAGES, n): None for n in range(7)}) == [Position(PAGES, n) for n in (3, 4, 5)]
+
+
+def test_the_journal_knows_a_page_by_its_observation(make):
+    index = make(relation(design("4")))
+    pages = [entry(n, 1 << (n * 8)) for n in range(3)]
+    index.check_and_insert(pages, {})
+    asked = {page.position: page.observation for page in pages}
+    assert index.journalled({**asked, Position(PAGES, 1): pages[0].observation}) == [Position(PAGES, n) for n in (0, 2)]
+    assert index.journalled({}) == []
 
 
 def test_partitions_have_journals_of_their_own(make):
     index = make(relation(design("4")))
     index.check_and_insert([entry(0, 1, partition=PAGES)], {})
-    assert not index.journalled(Position(OTHER, 0))
+    assert index.journalled({Position(OTHER, 0): None}) == []
 
 
 def test_a_page_at_a_reused_offset_is_not_mistaken_for_its_predecessor(make):

@@ -69,6 +69,13 @@ def observation(source: Source, key: bytes | None, value: bytes) -> bytes:
     return xxhash.xxh3_128_digest(place.encode("utf-8", "surrogatepass") + digest.digest())
 
 
+def observed(record: RawRecord) -> bytes | None:
+    """The observation of a topic's record that is no page, or is one no more; None: its bytes were not kept."""
+    if record.value is None or isinstance(record.value, Unread) or isinstance(record.key, Unread):
+        return None
+    return observation(record.source, record.key, record.value)
+
+
 def page_in(record: RawRecord, page_format: PageFormat, limits: Limits) -> Page:
     """The page in a record, whatever container told what is what in it.
 

@@ -32,12 +32,14 @@ from worker.errors import (
     BatchAborted,
     BrokerUnreachable,
     SessionLost,
+    SettingsError,
     WorkerError,
 )
 from worker.judging.fingerprinters import Fingerprinters, Outcome
 from worker.judging.heap import give_memory_back
 from worker.judging.judge import Judged, Prepared, Rejected, judge, rejected
 from worker.records.dead_letter import dead_letter
+from worker.records.page import observed
 from worker.records.passing import Outgoing, Received, Source, record_size, runs, size_of
 from worker.records.verdict import encode
 from worker.settings import Settings
@@ -252,7 +254,7 @@ class Loop:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
         self._check_positions()
         owned = self._partitions.owned(items, tenures)
-        self._refuse_chance(owned)
+        self._check_refused(owned)
         pages = [each.outcome for each in owned if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stages["index"].time():
             judged = judge(
@@ -303,18 +305,32 @@ class Loop:
 
     # Checks ------------------------------------------------------------------------------------------------------
 
-    def _refuse_chance(self, items: Sequence[Item]) -> None:
-        """A page that failed by chance only now, but is in the index from before, must not become a dead letter.
+    def _check_refused(self, items: Sequence[Item]) -> None:
+        """A page that is refused only now, but is in the index from before, must not become a dead letter.
 
-        With a new session the limits of the topics are read again too.
+        What came by chance may not come again; with a new session the limits of the topics are read again too.
+
+        Raises:
+            SettingsError: it is refused for what it is; so other settings judged it, or another version.
         """
-        for _, outcome in items:
-            if isinstance(outcome, Rejected) and outcome.by_chance:
-                if self._stopping.is_set():  # what ends this worker may have ended the page's child too
-                    raise BatchAborted(f"{outcome.source} {outcome.message}, while this worker was ending")
-                position = Position(Partition(*outcome.source[:2]), outcome.source.offset)
-                if self._parts.index.journalled(position):
-                    raise SessionLost(f"{position} was judged before, but now: {outcome.message}; it is read again")
+        refused = [(each.record, outcome) for each, outcome in items if isinstance(outcome, Rejected)]
+        if not refused:
+            return
+        for _, outcome in refused:
+            # What ends this worker may have ended the page's child too.
+            if outcome.by_chance and self._stopping.is_set():
+                raise BatchAborted(f"{outcome.source} {outcome.message}, while this worker was ending")
+        known = self._parts.index.journalled({_position(record.source): observed(record) for record, _ in refused})
+        for record, outcome in refused:
+            if _position(record.source) not in known:
+                continue
+            said = f"{record.source} was judged before, but now: {outcome.message}"
+            if outcome.by_chance:
+                raise SessionLost(f"{said}; it is read again")
+            raise SettingsError(
+                f"{said}. It is in the index, and others may be its duplicates: let the settings (or the version) that "
+                "judged it run on until the group has passed that offset, and change them then"
+            )
 
     def _check_positions(self) -> None:
         """A gained partition must begin at or above the index's mark: below it, verdicts are out already.
@@ -452,6 +468,10 @@ class Loop:
         self._parts.metrics.lag(lags)
         self._progress.tell(now, sum(lags.values()))
         self._idleness.look(now, self._session.waits_for())
+
+
+def _position(source: Source) -> Position:
+    return Position(Partition(source.topic, source.partition), source.offset)
 
 
 def _named(partitions: Iterable[Partition]) -> str:

@@ -246,11 +246,13 @@ class RedisIndex(TextIndex):
             pipe.hdel(key, "trimmed")
             pipe.execute()
 
-    def journalled(self, position: Position) -> bool:
+    def journalled(self, observations: Mapping[Position, bytes | None]) -> list[Position]:
         """See `Index.journalled`."""
-        field = position.offset.to_bytes(OFFSET_BYTES)
-        with translated():
-            return bool(self._client.hexists(self._layout.journal(position.partition), field))
+        with translated(), self._client.pipeline(transaction=False) as pipe:
+            for at in observations:
+                pipe.hget(self._layout.journal(at.partition), at.offset.to_bytes(OFFSET_BYTES))
+            decided = zip(observations.items(), pipe.execute(), strict=True)
+        return [at for (at, observed), found in decided if found and found.startswith(observed or b"")]
 
     def documents(self) -> int:
         """See `Index.documents`."""
