@@ -2,7 +2,7 @@
 
     SimhashError
     ├── PageError        one page cannot be judged; `stage` says where, the message says what was wrong
-    ├── WidthError       fingerprints of unequal width cannot be compared
+    ├── WidthError       a number that is no fingerprint of that width
     ├── ProfileError     a profile that cannot be
     ├── DesignError      a permutation design that cannot be, or that does not reach k
     ├── OrderError       keys that must ascend do not
@@ -50,7 +50,7 @@ class PageError(SimhashError):
 
 
 class WidthError(SimhashError, ValueError):
-    """Fingerprints of unequal width cannot be compared."""
+    """A number is no fingerprint of the width that is asked for."""
 
 
 class ProfileError(SimhashError, ValueError):

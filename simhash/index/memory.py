@@ -97,8 +97,11 @@ class MemoryIndex(TextIndex):
 
     def journalled(self, observations: Mapping[Position, bytes | None]) -> list[Position]:
         """See `Index.journalled`."""
-        decided = {at: self._journal.get(at.partition, {}).get(at.offset) for at in observations}
-        return [at for at, observed in observations.items() if (found := decided[at]) and observed in (None, found[0])]
+        return [
+            at
+            for at, observed in observations.items()
+            if (found := self._journal.get(at.partition, {}).get(at.offset)) and observed in (None, found[0])
+        ]
 
     def look_at_base(self) -> None:
         """See `Index.look_at_base`: this backend takes no base."""

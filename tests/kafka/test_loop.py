@@ -245,21 +245,26 @@ def test_a_page_that_fails_by_chance_and_was_never_judged_is_a_dead_letter(strea
     assert len(stream.committed(stream.dead_letter_topic)) == 1
 
 
-REFUSALS = {"max_page_bytes": "max_page_bytes = 1,000", "max_url_bytes": "max_url_bytes = 10"}
-
-
-@pytest.mark.parametrize("setting", REFUSALS)
-def test_a_page_that_is_judged_and_refused_by_other_settings_is_no_dead_letter(stream, index, setting):
+@pytest.mark.parametrize(("setting", "limit"), [("max_page_bytes", 1000), ("max_url_bytes", 10)])
+def test_a_page_that_is_judged_and_refused_by_other_settings_is_no_dead_letter(stream, index, setting, limit):
     """The worker died after it was stored; the limit was changed then."""
     stream.send([json_page(0, "a page that is stored " * 100)])
     run(stream, index, 0, crash_at="begun")
     with pytest.raises(SettingsError) as caught:
-        run(stream, index, 1, **{setting: REFUSALS[setting].rpartition(" ")[2].replace(",", "")})
-    assert REFUSALS[setting] in str(caught.value)
+        run(stream, index, 1, **{setting: str(limit)})
+    assert f"{setting} = {limit:,}" in str(caught.value)
     assert f"{stream.input_topic}[0] offset 0 was judged before" in str(caught.value)
     assert stream.answers() == {}
     run(stream, index, 1)
     assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
+
+
+def made_again(stream):
+    """The input topic is another one of that name."""
+    with closing_admin(stream.bootstrap_servers) as admin:
+        admin.delete_topics([stream.input_topic])
+        until(lambda: stream.input_topic not in admin.list_topics(), "the topic to go")
+    stream.create()
 
 
 @pytest.mark.parametrize("by_chance", [True, False])
@@ -267,13 +272,20 @@ def test_a_record_at_the_offset_of_another_that_was_judged_is_a_dead_letter(stre
     """A journal that outlived its topic."""
     stream.send([json_page(0, "a page that is stored " * 30)])
     run(stream, index, 0, crash_at="begun")
-    with closing_admin(stream.bootstrap_servers) as admin:
-        admin.delete_topics([stream.input_topic])
-        until(lambda: stream.input_topic not in admin.list_topics(), "the topic to go")
-    stream.create()
+    made_again(stream)
     stream.send([json_page(1, "another page " * 30)])
     refused = partial(Rejected, stage="extract", error="TimeoutError", message="too long", by_chance=by_chance)
     run(stream, index, 1, spoil=lambda outcome: refused(outcome.source))
+    assert len(stream.committed(stream.dead_letter_topic)) == 1
+
+
+def test_a_tombstone_at_the_offset_of_a_page_that_was_judged_is_a_dead_letter(stream, index):
+    """It was never a page."""
+    stream.send([json_page(0, "a page that is stored " * 30)])
+    run(stream, index, 0, crash_at="begun")
+    made_again(stream)
+    stream.send([(b"key", None)])
+    run(stream, index, 1)
     assert len(stream.committed(stream.dead_letter_topic)) == 1
 
 

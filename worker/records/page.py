@@ -71,9 +71,9 @@ def observation(source: Source, key: bytes | None, value: bytes) -> bytes:
 
 def observed(record: RawRecord) -> bytes | None:
     """The observation of a topic's record that is no page, or is one no more; None: its bytes were not kept."""
-    if record.value is None or isinstance(record.value, Unread) or isinstance(record.key, Unread):
+    if isinstance(record.value, Unread) or isinstance(record.key, Unread):
         return None
-    return observation(record.source, record.key, record.value)
+    return observation(record.source, record.key, record.value or b"")
 
 
 def page_in(record: RawRecord, page_format: PageFormat, limits: Limits) -> Page:

@@ -313,17 +313,19 @@ class Loop:
         Raises:
             SettingsError: it is refused for what it is; so other settings judged it, or another version.
         """
-        refused = [(each.record, outcome) for each, outcome in items if isinstance(outcome, Rejected)]
+        refused = {
+            Position(Partition(*each.record.source[:2]), each.record.source.offset): (each.record, outcome)
+            for each, outcome in items
+            if isinstance(outcome, Rejected)
+        }
         if not refused:
             return
-        for _, outcome in refused:
+        for record, outcome in refused.values():
             # What ends this worker may have ended the page's child too.
             if outcome.by_chance and self._stopping.is_set():
-                raise BatchAborted(f"{outcome.source} {outcome.message}, while this worker was ending")
-        known = self._parts.index.journalled({_position(record.source): observed(record) for record, _ in refused})
-        for record, outcome in refused:
-            if _position(record.source) not in known:
-                continue
+                raise BatchAborted(f"{record.source} {outcome.message}, while this worker was ending")
+        for position in self._parts.index.journalled({at: observed(record) for at, (record, _) in refused.items()}):
+            record, outcome = refused[position]
             said = f"{record.source} was judged before, but now: {outcome.message}"
             if outcome.by_chance:
                 raise SessionLost(f"{said}; it is read again")
@@ -468,10 +470,6 @@ class Loop:
         self._parts.metrics.lag(lags)
         self._progress.tell(now, sum(lags.values()))
         self._idleness.look(now, self._session.waits_for())
-
-
-def _position(source: Source) -> Position:
-    return Position(Partition(source.topic, source.partition), source.offset)
 
 
 def _named(partitions: Iterable[Partition]) -> str:
