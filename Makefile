@@ -35,8 +35,8 @@ demo: $(STAMP) ## judge the bundled sample, and check the verdicts; nothing to s
 stream-demo: $(DEV_STAMP) servers ## the sample through a real Kafka and Redis, two worker processes
 	deploy/local/servers with $(BIN)/python -m deploy.local.stream_demo samples/pages.jsonl.zst
 
-unit: $(DEV_STAMP) ## the tests that need neither servers nor processes of their own: a minute
-	$(BIN)/python -m pytest $(TESTS) tests/unit
+unit: $(DEV_STAMP) ## the quick tests, which need no servers: half a minute
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow" tests/unit
 
 test: ## all checks and tests, on a real Kafka and a real Redis
 	@$(MAKE) --no-print-directory --jobs=2 $(DEV_STAMP) servers check

@@ -113,7 +113,7 @@ def run_python(path: Path, folder: Path, addresses: Mapping[str, str]) -> None:
 def _run_pycon(path: Path, block: Block, names: dict[str, Any]) -> None:
     test = doctest.DocTestParser().get_doctest(block.text, names, named(path), str(path), block.line - 1)
     wrong: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=wrong.append, clear_globs=False)
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=wrong.append, clear_globs=False)
     assert not wrong, "".join(wrong)
     names.update(test.globs)
 

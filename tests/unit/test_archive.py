@@ -274,6 +274,7 @@ def test_a_file_is_what_the_document_says(tmp_path_factory, crowd, block_keys):
 # Sorting -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(crowds((96,)), max_size=5), st.integers(1, 20))
 def test_merged_runs_are_all_keys_in_order(tmp_path_factory, crowds_, buffer_keys):

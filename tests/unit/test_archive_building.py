@@ -37,6 +37,7 @@ def test_kernel_and_numpy_write_the_same_bytes_whatever_the_memory(tmp_path, mon
     assert first == second
 
 
+@pytest.mark.slow
 def test_the_code_of_each_table_is_huffmans_for_its_own_neighbours(tmp_path):
     rule = replace(relation(design("6"), reach=12), bands=2)
     tables = built(tmp_path / "set", banded(crowd(300, Random(6)), 2, Random(7)), rule)
@@ -83,6 +84,7 @@ class Dying:
             raise KilledError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_records", [True, False])
 def test_a_build_killed_anywhere_goes_on_where_it_was(tmp_path, has_records):
     rule = replace(relation(design("4"), reach=12), bands=1)
@@ -170,6 +172,7 @@ def merged(out, sets, keep=lambda _: True, parts=None, effort=SMALL):
     return TableSet(out)
 
 
+@pytest.mark.slow
 def test_merged_sets_are_the_set_of_all(tmp_path):
     rule = replace(relation(design("6"), reach=12), bands=2)
     pages = banded(crowd(300, Random(10)), 2, Random(11))
@@ -182,6 +185,7 @@ def test_merged_sets_are_the_set_of_all(tmp_path):
     assert content(merged(tmp_path / "n", sets[1:]).directory) == content(sets[0].directory)
 
 
+@pytest.mark.slow
 def test_what_is_expired_or_taken_down_is_nowhere_in_a_merge(tmp_path):
     rule = replace(relation(design("6"), reach=12), bands=2)
     pages = banded(crowd(300, Random(12)), 2, Random(13))

@@ -46,6 +46,7 @@ def in_range(table, key, prefix):
     return arrays.to_ints(probe([question], 64, 1)[0].keys, 64)
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_an_error_that_names_the_place(path_taken, small, tmp_path):
     path = tmp_path / "flipped.sdt"
     path.write_bytes(small)
@@ -109,6 +110,7 @@ def damaged(tmp_path):
     return built(tmp_path / "set", pages, rule), pages
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_the_manifest_is_an_error(damaged):
     path = damaged[0].directory / manifests.NAME
     whole = path.read_bytes()
@@ -122,6 +124,7 @@ def test_every_flipped_byte_of_the_manifest_is_an_error(damaged):
             TableSet(path.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["records.zst", "digests.zst", "band-00.sdt", "table-02.sdt"])
 def test_a_flipped_byte_anywhere_is_found_and_never_answered_wrongly(damaged, name):
     tables, pages = damaged

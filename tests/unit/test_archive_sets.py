@@ -24,6 +24,7 @@ from tests.tables import PROFILE, SMALL, Listed, built, expected_pairs, fingerpr
 # Bare sets ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_design_finds_what_brute_force_finds(path_taken, tmp_path, name):
     random = Random(name)
@@ -53,6 +54,7 @@ def test_other_widths_are_found_alike(path_taken, tmp_path, bits):
     assert sorted(single) == [pair for pair in expected if pair[0] == 0]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32),
@@ -72,6 +74,7 @@ def test_any_crowd_is_found_as_brute_force_finds_it(tmp_path_factory, seed, coun
     assert list(verify(tables.directory)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32),
@@ -140,6 +143,7 @@ def brute_matches(rule, page, stored):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "bands"), [("6", 3), ("20", 1), ("4", 0), ("2-probed", 2)])
 def test_pages_match_as_the_relation_says(path_taken, tmp_path, name, bands):
     rule = replace(relation(design(name), reach=12), bands=bands)
@@ -169,6 +173,7 @@ def test_records_come_back_whole(tmp_path):
     assert list(verify(tables.directory)) == []
 
 
+@pytest.mark.slow
 def test_neighbours_are_those_of_an_index(tmp_path):
     rule = relation(design("10"))
     pages = crowd(300, Random(4), short_share=0)

@@ -67,6 +67,7 @@ def pages(count, seed, relation):
     return banded(made, relation.bands, random)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda r: f"{r.design.name}-{r.reach}")
 @pytest.mark.parametrize(("block", "crowded"), [(1 << 15, 256), (7, 2)])
 def test_the_tables_find_what_the_relation_says(relation, block, crowded, monkeypatch):
@@ -158,6 +159,7 @@ def greedy(entries: list[Entry], relation, most=16):
     return answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS[:3], ids=lambda r: r.design.name)
 @pytest.mark.parametrize("most", [1, 2, 16])
 def test_the_greedy_choice_is_that_of_judging_one_by_one(relation, most):
@@ -226,6 +228,7 @@ class Counting:
         self.keeper.add(probes, entries)
 
 
+@pytest.mark.slow
 def test_of_a_trap_a_few_pairs_are_kept_and_compared(trap):
     relation, signatures = trap
     assert len(signatures.first_of_each()) > 0.5 * TRAPPED

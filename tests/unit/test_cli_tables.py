@@ -206,6 +206,7 @@ def test_a_build_tells_where_it_is(say, tmp_path, monkeypatch):
         assert own[-1] == 100
 
 
+@pytest.mark.slow
 def test_a_killed_build_goes_on_to_the_same_tables(tmp_path):
     path, out = tmp_path / "fingerprints", tmp_path / "out"
     path.write_bytes(hex_lines(STORED * 10))

@@ -123,6 +123,7 @@ def test_a_dictionary_that_is_too_large_is_refused_before_it_is_in_memory():
         read(skipped(bytes(claimed), 13) + zstandard.compress(TEXT))
 
 
+@pytest.mark.slow
 def test_a_huge_ratio_does_not_fill_the_memory():
     """A gigabyte of zeros in some kilobytes: it comes in pieces of bounded size."""
     packer = zstandard.ZstdCompressor().compressobj()

@@ -17,6 +17,7 @@ pieces_of_hashes = st.lists(st.lists(few_hashes, max_size=12), min_size=1, max_s
 limits = st.integers(0, 20)
 
 
+@pytest.mark.slow
 @given(pieces_of_hashes, limits, st.sampled_from([1, 8, 127, 128]))
 def test_capped_counts_are_right_up_to_their_cap(pieces: list[list[int]], limit: int, cap: int) -> None:
     pieces = [piece * 30 for piece in pieces]

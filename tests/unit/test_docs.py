@@ -133,6 +133,7 @@ def test_imports_point_one_way():
         )
 
 
+@pytest.mark.slow
 def test_the_kafka_client_is_imported_in_one_folder_only():
     users = {
         path
@@ -201,6 +202,7 @@ def twice(names):
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
+@pytest.mark.slow
 def test_one_name_is_one_type():
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in [*modules("simhash"), *modules("worker")]]
     assert not twice(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))

@@ -61,6 +61,7 @@ def test_the_commands_of_a_page_exist_with_their_flags(path):
             assert words[0] in ELSEWHERE or (ROOT / words[0]).exists(), where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_the_commands_in_the_sentences_of_a_page_exist_with_their_flags(path):
     """`simhash-dedup …` and `python -m …`, with names in capitals and `…` for what a reader puts in."""

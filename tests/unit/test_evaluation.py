@@ -225,6 +225,7 @@ RELATIONS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.sampled_from(RELATIONS), st.integers(0, 10_000))
 def test_all_pairs_at_once_are_those_of_brute_force(chosen: tuple[Relation, int], seed: int) -> None:
     (relation, bands), random = chosen, Random(seed)
@@ -300,6 +301,7 @@ def matches(a: Signature, b: Signature, rule: MatchRule) -> bool:
     return (a.verifier ^ b.verifier).bit_count() <= rule.verifier_reach
 
 
+@pytest.mark.slow
 @given(SIGNATURES, LANGUAGES, LISTED, LABELS, st.sampled_from([MatchRule(1), MatchRule(2, 1), MatchRule(63, 64)]))
 def test_copies_count_as_if_every_pair_of_pages_were_looked_at(
     pages: list[Signature],

@@ -21,6 +21,7 @@ def test_the_defaults_features_by_name_give_its_fingerprint(text):
     assert made == fingerprint(text, DEFAULT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profiles_sums_give_its_fingerprint(name):
     text = STORIES[0] + "小明硕士毕业于中国科学院计算所,后在日本京都大学深造"

@@ -168,6 +168,7 @@ def of_vector_with_hyperplanes(vector: Vector, seed: int) -> int | None:
     return hyperplane_fingerprint(vector, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [10, 45, 90, 150])
 @pytest.mark.parametrize(
     "reference", [of_vector_with_hyperplanes, of_vector_with_a_hash_per_bit, of_vector_with_one_hash]

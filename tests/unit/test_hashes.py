@@ -111,6 +111,7 @@ def test_the_string_hash_of_32_bits_is_that_of_old_cpython() -> None:
     assert hashes.named("string_32")("a") == -468864544 % 2**32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names)
 @given(features=st.lists(any_text, max_size=5))
 def test_hashing_many_is_hashing_each(name: str, features: list[str]) -> None:

@@ -39,6 +39,7 @@ def test_help_loads_neither_kafka_nor_anything_else_that_takes_its_time(argument
     assert modules & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_the_tab_key_completes_commands_and_options():
     """As bash asks, after the line of docs/commands.md."""
     asked = {"_SIMHASH_DEDUP_COMPLETE": "bash_complete"}

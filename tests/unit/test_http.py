@@ -48,6 +48,7 @@ def test_metrics_are_shown(get):
     assert "seen_total 1.0" in body
 
 
+@pytest.mark.slow
 def test_an_address_may_be_of_ipv6(status):
     """Every one, which takes IPv4 too: `::1` is not there in every container."""
     server = http.serve("[::]:0", CollectorRegistry(), [status], healthy_within=300.0)
@@ -123,6 +124,7 @@ def slow(server):
         client.close()
 
 
+@pytest.mark.slow
 def test_hundreds_of_slow_clients_take_few_threads_and_leave_probes_their_answer(get, slow):
     before = threading.active_count()
     clients = slow(10 * http.MOST_CONNECTIONS)

@@ -193,6 +193,7 @@ def test_a_directory_without_html_is_said(tmp_path):
         read(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spool", [False, True])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
 def test_standard_input_may_be_compressed_and_is_the_same_every_time(compress, spool):

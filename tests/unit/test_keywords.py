@@ -18,6 +18,7 @@ jieba.setLogLevel(logging.CRITICAL)
 TEXT = "小明硕士毕业于中国科学院计算所，后在日本京都大学深造。The quick brown fox and the dog study 计算机科学。"
 
 
+@pytest.mark.slow
 def test_keywords_are_jiebas_own() -> None:
     assert list(Keywords(top=5)(TEXT).items()) == jieba.analyse.extract_tags(TEXT, topK=5, withWeight=True)
     assert list(Keywords("textrank", top=5)(TEXT).items()) == jieba.analyse.textrank(TEXT, topK=5, withWeight=True)
@@ -44,6 +45,7 @@ def test_the_number_of_keywords_grows_with_the_text(characters: int, expected: i
     assert Keywords(top=None, per_characters=10).wanted("字" * characters) is None
 
 
+@pytest.mark.slow
 def test_stop_words_are_left_out_for_this_recipe_only() -> None:
     assert "中国科学院" in Keywords()(TEXT)
     assert "中国科学院" not in Keywords(stop_words=("中国科学院",))(TEXT)
@@ -52,6 +54,7 @@ def test_stop_words_are_left_out_for_this_recipe_only() -> None:
     assert "中国科学院" not in jieba.analyse.default_tfidf.stop_words
 
 
+@pytest.mark.slow
 def test_user_words_are_kept_whole_for_this_recipe_only() -> None:
     text = "云计算所用的京都大学深造班很贵"
     words = (UserWord("深造班"), UserWord("云计算", 50_000, "n"))
@@ -69,6 +72,7 @@ def test_cutting_first_and_joining_changes_what_is_cut() -> None:
     assert list(Keywords(top=10, cut_joined_by="|")(TEXT).items()) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["爨" * 200, "龑a", "b" * 3000, "。", " "]), max_size=12).map("".join))
 def test_runs_without_end_are_broken_before_jieba_sees_them(text: str) -> None:
     broken = break_long_runs(text)
@@ -76,6 +80,7 @@ def test_runs_without_end_are_broken_before_jieba_sees_them(text: str) -> None:
     assert not re.search("[\u4e00-\u9fd5]{257}|[\u4e00-\u9fd5a-z]{4097}", broken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["爨龑靐齉爩麤鱻" * 2_000, "a" * 100_000])
 def test_keywords_are_taken_from_broken_runs(text: str) -> None:
     scores = Keywords(top=None)(text)
@@ -89,6 +94,7 @@ def test_a_stop_word_file_is_read_sorted_and_folded(tmp_path: Path) -> None:
     assert read_stop_words(path) == ("the", "的")
 
 
+@pytest.mark.slow
 def test_a_user_dictionary_is_read_as_jieba_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "user.txt"
     path.write_text("创新办 3 i\n云计算 5\n凱特琳 nz\n台 中\n\n", encoding="utf-8")

@@ -160,6 +160,7 @@ def test_importing_it_loads_neither_numpy_nor_redis_nor_jieba():
     assert told.stdout == "[]\n", told.stderr
 
 
+@pytest.mark.slow
 def test_a_fingerprint_and_an_index_in_memory_load_no_server_and_no_dictionary():
     wanted = "{'redis', 'jieba', 'kafka', 'click', 'resiliparse', 'pydantic'}"
     told = run(

@@ -38,6 +38,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             list(lines_in(tmp_path / name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SAID = """
 import logging, sys
 from worker import logs
@@ -19,6 +21,7 @@ def said(form):
     return subprocess.run([sys.executable, "-c", SAID, form], capture_output=True, text=True).stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_each_line_says_whose_it_is():
     log, error = said("text")
     assert "consumer 2" in log

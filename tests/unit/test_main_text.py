@@ -147,6 +147,7 @@ def test_an_end_tag_ends_what_is_near_and_is_ignored_otherwise() -> None:
     assert read_blocks(b"<div><table><td>a</div>b", {}).owners == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_large_page_gives_its_text_and_nothing_is_decided() -> None:
     many = "<p>x" * (MOST_BLOCKS + 1)
     assert both(many).text == "\n".join("x" * (MOST_BLOCKS + 1))
@@ -170,6 +171,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize(
     ("read", "sizes"),

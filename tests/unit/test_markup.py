@@ -64,6 +64,7 @@ DEEP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("html", DEEP.values(), ids=DEEP)
 def test_nesting_is_refused(html: str) -> None:
     assert re.search(rf"depth = {LIMITS.depth}: 200[12] elements open at once", refusal(BODY + html))
@@ -93,6 +94,7 @@ REOPENED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("html", REOPENED.values(), ids=REOPENED)
 def test_too_many_elements_are_refused_those_opened_again_included(html: str) -> None:
     assert f"elements = {LIMITS.elements}: " in refusal(html)
@@ -101,6 +103,7 @@ def test_too_many_elements_are_refused_those_opened_again_included(html: str) ->
 LINE = '<div class="a">x</div>\n'
 
 
+@pytest.mark.slow
 def test_a_tree_that_would_take_too_much_memory_is_refused() -> None:
     check_markup(LINE * 110_000, LIMITS)
     message = refusal(LINE * 130_000)
@@ -180,6 +183,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("html", HARMLESS.values(), ids=HARMLESS)
 def test_a_harmless_page_passes(html: str) -> None:
     check_markup(html, LIMITS)

@@ -72,6 +72,7 @@ def sample() -> Iterator[str]:
             yield extract_text(page["html"]) if "html" in page else page["text"]
 
 
+@pytest.mark.slow
 def test_every_page_of_the_sample_has_one_signature() -> None:
     pages = list(sample())
     assert len(pages) > 100
@@ -119,6 +120,7 @@ def test_empty_tiny_and_long_texts_have_one_signature(text: str) -> None:
     assert agree(LOW, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [LOW, LOW_1], ids=lambda recipe: recipe.label)
 @pytest.mark.parametrize("spaced", [True, False])
 def test_every_character_has_one_form(spaced: bool, recipe: Profile) -> None:
@@ -129,6 +131,7 @@ def test_every_character_has_one_form(spaced: bool, recipe: Profile) -> None:
         assert agree(recipe, joiner.join(every)), f"U+{start:04X} and up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [LOW, LOW_1], ids=lambda recipe: recipe.label)
 def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other(recipe: Profile) -> None:
     looking_back = set(normalisation.contextual(recipe.normalisation))

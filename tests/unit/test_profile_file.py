@@ -77,6 +77,7 @@ def test_what_a_file_says_is_what_differs(tmp_path: Path, text: str, expected: P
     )
 
 
+@pytest.mark.slow
 def test_word_lists_stand_beside_the_file(tmp_path: Path) -> None:
     written(tmp_path, "The\n的\n", "stop.txt")
     written(tmp_path, "海明距离 20 n\n", "words.txt")
@@ -136,6 +137,7 @@ def test_tables_that_do_not_reach_k_are_refused_naming_some_that_do(tmp_path: Pa
         configured_design(load({"design": "10"}), mine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_work_and_travel_to_other_processes(path: Path) -> None:
     made = read_profile(path)
@@ -151,6 +153,7 @@ def test_every_key_and_example_stands_in_the_docs() -> None:
     assert [path.name for path in EXAMPLES if f"(profiles/{path.name})" not in text] == []
 
 
+@pytest.mark.slow
 def test_a_file_run_judges_by_a_profile_of_ones_own(tmp_path: Path) -> None:
     path = written(tmp_path, 'min_features = 1\n[features]\nis = "keywords"\ntop = 5\n[verifier]\nis = "none"')
     pages = "".join(json.dumps({"url": f"http://x/{n}", "text": TEXT + "。" * n}) + "\n" for n in range(2))

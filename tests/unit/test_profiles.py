@@ -175,6 +175,7 @@ def naive_default(text: str, version: int = 2) -> tuple[int | None, int | None, 
     return gate, sketch, len(features)
 
 
+@pytest.mark.slow
 @given(any_text)
 def test_the_default_signature_is_the_naive_one(text: str) -> None:
     signature = LOW.signature(text, b"")
@@ -224,6 +225,7 @@ def test_a_long_page_gives_the_same_in_pieces_of_any_size(parts: list[str], size
         assert (LOW.signature(text, b"raw"), LOW_SEGMENTED.signature(text, b"raw")) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 @given(text=any_text)
 def test_every_profile_takes_any_text_and_gives_the_same_again(name: str, text: str) -> None:
@@ -232,6 +234,7 @@ def test_every_profile_takes_any_text_and_gives_the_same_again(name: str, text: 
     assert first.verifier is None or first.fingerprint is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_another_process_gives_the_same_signature(name: str) -> None:
     program = (

@@ -141,6 +141,7 @@ def signed(word: str) -> str:
     return format(value - 2**64 if value >= 2**63 else value, "064b").replace("-", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reading", "expected"), [(unsigned, 13), (signed, 8)])
 def test_example_6_a_text_and_its_last_half_by_22_and_11_keywords(reading: Callable[[str], str], expected: int) -> None:
     jieba.setLogLevel(logging.CRITICAL)

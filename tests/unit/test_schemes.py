@@ -23,6 +23,7 @@ def test_normalising_is_nfkc_then_case_folding(text: str) -> None:
     assert normalise(text) == unicodedata.normalize("NFKC", text).casefold()
 
 
+@pytest.mark.slow
 def test_characters_replaced_beforehand_leave_nfkc_as_it_is() -> None:
     for character in map(chr, range(0x110000)):
         if not "\ud800" <= character <= "\udfff":

@@ -125,6 +125,7 @@ def test_jieba_works_where_rjieba_is_missing(monkeypatch: pytest.MonkeyPatch) ->
         segment._cutter.cache_clear()
 
 
+@pytest.mark.slow
 def test_jieba_is_silent_writes_no_cache_and_is_not_loaded_before_it_is_needed(tmp_path: Path) -> None:
     program = (
         "import sys, simhash.signature.profiles as p\n"

@@ -149,6 +149,7 @@ def test_secrets_are_masked_in_the_settings_as_text():
     assert 'kafka_password = "***"' in found.toml().splitlines()
 
 
+@pytest.mark.slow
 @given(
     st.fixed_dictionaries(
         {},

@@ -36,6 +36,7 @@ def asked(layout, page):
     return page.fingerprint, layout.verifier_of(page)
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bands", "verifier_reach"), [(0, 14), (3, 14), (0, None)])
@@ -60,6 +61,7 @@ def test_a_page_meets_all_that_it_matches_and_what_is_forgotten_no_more(make, na
     assert [pages.record(number) for number in kept] == [record_of(layout, page) for page in kept.values()]
 
 
+@pytest.mark.slow
 @needs_kernel
 @given(st.sampled_from(NAMES), st.integers(0, 4), st.integers(1, 4), st.integers(0, 1 << 32), st.integers(1, 40))
 def test_the_kernel_and_python_keep_the_same_where_places_are_full(name, bands, limit, seed, most):

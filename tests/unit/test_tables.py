@@ -155,6 +155,7 @@ def test_a_table_must_use_every_bit_once():
         Table(8, (Block(0, 8),), 9)
 
 
+@pytest.mark.slow
 def test_nested_cuts_the_rest_again():
     found = nested(4, 4)
     assert len(found.tables) == 16

@@ -37,6 +37,7 @@ def read(kind, data):
     return [(r.offset, r.timestamp, r.key, r.value, r.headers, r.size_in_bytes) for r in kind(memoryview(data))]
 
 
+@pytest.mark.slow
 @given(records, st.sampled_from(list(CODECS)), st.integers(1, 3_000))
 @settings(max_examples=200, deadline=None)
 def test_the_same_is_read_as_by_the_client_through_any_window(rows, codec, window):
@@ -46,6 +47,7 @@ def test_the_same_is_read_as_by_the_client_through_any_window(rows, codec, windo
         assert read(UnpackedBatch, data) == read(DefaultRecordBatch, data)
 
 
+@pytest.mark.slow
 @given(records, st.sampled_from(STREAMED), st.integers(8, 3_000))
 @settings(max_examples=200, deadline=None)
 def test_what_is_too_large_is_told_by_size_and_digest_and_all_else_is_read(rows, codec, largest):
@@ -69,6 +71,7 @@ def test_what_is_too_large_is_told_by_size_and_digest_and_all_else_is_read(rows,
         assert all(part is None or len(part) <= max(largest, 60) for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", STREAMED)
 def test_a_batch_of_much_is_read_in_little_memory(codec):
     few = [(b"k", b"a" * (4 * MIB), [])] * 40
@@ -136,6 +139,7 @@ class Client:
         return {"tp": [row.n for row in found]} if found else {}
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100), st.integers(1, 12))
 def test_a_poll_ends_with_the_record_by_which_its_records_weigh_enough(sizes, most, count):
     client = Client(sizes)

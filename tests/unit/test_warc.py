@@ -184,11 +184,13 @@ def test_a_length_of_thousands_of_digits_is_none():
         records(data)
 
 
+@pytest.mark.slow
 def test_a_brotli_stream_that_holds_far_more_than_a_page_is_refused_before_it_is_unpacked():
     with pytest.raises(PageError, match="hold a page of more than max_page_bytes = 10,000"):
         page(record(http(brotli.compress(b"x" * 50_000_000), PAGE | {"content-encoding": "br"})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["HTTP's", "the record's"])
 def test_a_field_of_many_lines_is_put_together_once(head):
     def made(size):
