@@ -144,6 +144,10 @@ def test_utf_16_without_a_mark_is_seen_by_its_zeros(codec: str) -> None:
     assert decode(page(CHINESE).encode(codec)).text == page(CHINESE)
 
 
+def test_utf_16_with_a_mark_needs_no_zeros() -> None:
+    assert decode(CHINESE.encode("utf-16")).text == CHINESE
+
+
 def test_a_utf_8_page_cut_inside_its_last_character_is_utf_8() -> None:
     decoded = decode(page(CHINESE).encode()[:200])
     assert decoded.encoding == "utf-8"
@@ -154,6 +158,11 @@ def test_a_utf_8_page_with_one_bad_byte_is_utf_8() -> None:
     raw = page(CHINESE).encode().replace("指纹".encode(), b"\xe6\x8c", 1)
     decoded = decode(raw)
     assert (decoded.encoding, decoded.text.count("\ufffd")) == ("utf-8", 1)
+
+
+def test_replacement_characters_that_a_page_holds_are_no_broken_bytes() -> None:
+    raw = (page(GERMAN) + "\ufffd" * 8).encode() + b"\xff<p>"
+    assert decode(raw).text == page(GERMAN) + "\ufffd" * 9 + "<p>"
 
 
 def test_a_page_declared_utf_8_is_forgiven_more() -> None:
@@ -179,6 +188,11 @@ def test_a_declared_legacy_page_with_one_bad_byte_is_read_as_declared(codec: str
     text = {"gbk": CHINESE, "cp932": JAPANESE, "cp949": KOREAN, "cp950": TRADITIONAL}[codec]
     raw = page(text).encode(codec).replace(b"</title>", b"\xfd\xff</title>")
     assert decode(raw, codec).text.endswith(page(text)[40:])
+
+
+def test_a_declared_page_whose_bad_byte_misleads_the_detector_is_read_as_declared() -> None:
+    raw = b"<p>\x80" + TRADITIONAL[:67].encode("cp950")
+    assert decode(raw, "big5").text.endswith(TRADITIONAL[:67])
 
 
 def test_a_declared_gb2312_means_gb18030() -> None:
