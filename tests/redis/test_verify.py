@@ -519,7 +519,8 @@ def damaged(told):
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 5])
-def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit):
+def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit, monkeypatch):
+    monkeypatch.setattr("worker.verifying.missed.PAIRS_AT_ONCE", 50)
     brute = Brute(damaged, RULE, limit)
     kinds = ("two unique pages match", "not the oldest match")
     for known, expected in (
@@ -585,6 +586,14 @@ def test_gaps_are_noted_where_the_input_is_not_known(verify, told):
     found, out = verify(told)
     assert found == {}
     assert "note: pages[0]: 1 offsets between" in out
+
+
+def test_numbers_that_no_page_has_are_noted(verify, told):
+    named = {v["match"]["seq"] for v in duplicates(told)}
+    told.remove(next(v for v in told if v["seq"] and v["seq"] > 1 and v["seq"] not in named))
+    found, out = verify(told)
+    assert found == {}
+    assert "note: 1 numbers between 1 and" in out
 
 
 def forgets(verify, told, *more):

@@ -3,11 +3,14 @@
 import json
 
 import pytest
+import xxhash
 
 from simhash.index import rows
 from worker import hosts
 from worker.errors import InputError
 from worker.records import hints, verdict
+from worker.records.page import observation
+from worker.records.passing import Source
 from worker.verifying import told
 from worker.verifying.table_masks import exported
 from worker.verifying.told import Coordinates
@@ -101,3 +104,11 @@ def test_a_canonical_url_is_compared_as_the_worker_does(match, canonical, is_sam
     for said in (is_same, not is_same):
         whole = VERDICT | {"canonical": canonical, "match": VERDICT["match"] | {"url": match, "is_canonical": said}}
         assert told.is_wrong_of_canonical(told.verdict(json.dumps(whole).encode())) is (said is not is_same)
+
+
+@pytest.mark.parametrize("timestamp", [None, 0, 1_764_000_000_000])
+@pytest.mark.parametrize("key", [None, b"", b"a key"])
+def test_a_delivery_is_named_as_the_worker_names_it(key, timestamp):
+    theirs = observation(Source("pages", 3, 17, timestamp), key, b"value")
+    ours = told.observation_of(Coordinates("pages", 3, 17), timestamp, key, xxhash.xxh3_128(b"value"))
+    assert ours == int.from_bytes(theirs[:8])
