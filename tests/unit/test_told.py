@@ -4,6 +4,8 @@ import json
 
 import pytest
 import xxhash
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from simhash.index import rows
 from worker import hosts
@@ -104,6 +106,24 @@ def test_a_canonical_url_is_compared_as_the_worker_does(match, canonical, is_sam
     for said in (is_same, not is_same):
         whole = VERDICT | {"canonical": canonical, "match": VERDICT["match"] | {"url": match, "is_canonical": said}}
         assert told.is_wrong_of_canonical(told.verdict(json.dumps(whole).encode())) is (said is not is_same)
+
+
+PARTS = (
+    ("http", "https", "HTTP", "Https", "ftp"), ("://",), ("", "u@", "u:p@", "@", "u@v@"),
+    ("a", "A", "b", "a.b", "[::1]", "[FE80::1%25Eth0]", "[FE80::1%25eth0]", "É", "a%20b", "xn--a", ""),
+    ("", ":", ":0", ":80", ":443", ":080", ":0443", ":8080", ":65536", ":x"),
+    ("", "/", "/a", "/A", "//", "/a b", "/a%20b"), ("", "?", "?q", "?q?r", "?Q"), ("", "#", "#f"),
+)  # fmt: skip
+ADDRESSES = st.tuples(*map(st.sampled_from, PARTS)).map("".join)
+
+
+@given(ADDRESSES, ADDRESSES)
+def test_any_two_addresses_are_compared_as_the_worker_does(match, reference):
+    canonical = hints.canonical_url(reference, "http://a/")
+    assume(canonical)
+    is_same = hints.is_same_address(match, canonical)
+    whole = VERDICT | {"canonical": canonical, "match": VERDICT["match"] | {"url": match, "is_canonical": is_same}}
+    assert not told.is_wrong_of_canonical(told.verdict(json.dumps(whole).encode()))
 
 
 @pytest.mark.parametrize("timestamp", [None, 0, 1_764_000_000_000])
