@@ -411,6 +411,16 @@ def test_a_match_that_is_not_the_oldest_is_found(verify):
     assert "verdicts.jsonl:3: not the oldest match: names number 2 and matches number 1 at" in out
 
 
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_of_several_pages_under_one_number_a_match_is_the_one_that_it_names(verify, which):
+    rule = relation(reach=3)
+    told = judged(of_fingerprints(0, 0xFFFF, 0xFFFF0000, 0xFFFF << 32, (0, 0xFFFF, 0xFFFF0000)[which]), rule)
+    for unique in told[:3]:
+        unique["seq"] = 1
+    told[4]["match"]["seq"] = 1
+    assert verify(told, rule=rule)[0] == {"number given twice": 2}
+
+
 def test_a_match_that_was_stored_after_its_page_is_found(verify):
     """The first duplicate names a page behind it in its partition."""
     rule = relation(reach=3)
