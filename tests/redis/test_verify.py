@@ -696,15 +696,23 @@ def test_an_index_that_holds_something_else_is_found(verify, export, tmp_path, d
     doctored = tmp_path / "doctored.jsonl"
     doctor(rows)
     doctored.write_bytes(lines(rows))
-    assert verify(out.read_bytes(), "--export", doctored, rule=None)[0] == {kind: 1}
+    found, said = verify(out.read_bytes(), "--export", doctored, rule=None)
+    assert found == {kind: 1}
+    for field in re.findall("another (.*)", said):
+        assert doctor.__name__ == f"change_{field.partition(',')[0]}"
 
 
-def test_an_export_that_was_cut_off_is_refused(say, export, tmp_path):
+def test_an_export_that_is_not_whole_is_refused(say, export, tmp_path):
     out, rows = export
-    short = tmp_path / "short.jsonl"
-    short.write_bytes(lines(rows[:-1]))
-    code, _, err = say("verify", out, "--export", short)
-    assert (code, "cut off" in err) == (3, True)
+    broken = tmp_path / "broken.jsonl"
+    for content, words in (
+        (lines(rows[:-1]), "cut off"),
+        (lines(rows[1:]), "does not begin with the row of an index"),
+        (lines(rows[:4]) + b"{}\n" + lines(rows[4:]), "row 5 is none of an index's export"),
+    ):
+        broken.write_bytes(content)
+        code, _, err = say("verify", out, "--export", broken)
+        assert (code, words in err) == (3, True), err
 
 
 def test_a_page_that_was_taken_down_and_is_there_is_found(verify, export, tmp_path):
