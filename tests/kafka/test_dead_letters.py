@@ -15,7 +15,7 @@ from worker.stream.kafka.letters import all_letters, sending, sent_back
 
 STEERING = b'\x1b[2J{"url": \\x1b \xff\x9b \xe2\x80\xae'
 LONG = json_page(1, "words that are many " * 60)
-HEADERS = [("traceparent", b"00-ab"), ("empty", b"")]
+HEADERS = [("traceparent", b"00-ab"), ("empty", b""), ("simhash-dedup.replayed", b"0/0")]
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def received(outgoing, place=HERE):
     return Received(RawRecord(source, outgoing.key, outgoing.value), outgoing.headers)
 
 
-NAMES = st.sampled_from(["traceparent", "x", "simhash-dedup.other"])
+NAMES = st.sampled_from(["traceparent", "x", "simhash-dedup.other", "simhash-dedup.replayed"])
 
 
 @given(
@@ -92,7 +92,9 @@ NAMES = st.sampled_from(["traceparent", "x", "simhash-dedup.other"])
 )
 def test_what_is_sent_back_is_the_record_as_it_came_or_is_refused(key, value, headers, replays):
     was = [*headers, ("simhash-dedup.replays", str(replays).encode())] if replays else headers
-    letter = read_letter(received(dead_letter(REJECTION, key, value, was, "dlq", 2500)))
+    told = received(dead_letter(REJECTION, key, value, was, "dlq", 2500))
+    assert read_mark(told) is None
+    letter = read_letter(told)
     again = [*headers, ("simhash-dedup.replays", str(letter.replays + 1).encode())]
     whole = letter.sent_back(3) == Outgoing("pages", key, value, again, 3) and letter.replays == replays
     refused = _why_not(letter, Settings(), again=True)
@@ -106,6 +108,20 @@ def test_a_mark_is_no_letter_and_names_one():
     assert (read_letter(mark), read_mark(mark)) == (None, Place(2, 9))
     assert read_mark(received(letter.sent_back(0))) is None
     assert read_letter(Received(RawRecord(Source("dlq", 0, 0, 0), b"k", b"v"), [("strange", b"\xff")])) is None
+
+
+def test_a_record_that_comes_in_with_a_mark_s_header_becomes_a_letter_and_no_mark():
+    """As one does that a tool copied from a dead-letter topic, mark and all."""
+    copied = dead_letter(REJECTION, None, b"", [("simhash-dedup.replayed", b"0/7")], "dlq", 1 << 20)
+    assert read_mark(received(copied)) is None
+    assert read_letter(received(copied)).headers == [("simhash-dedup.replayed", b"0/7")]
+
+
+@pytest.mark.parametrize("number", [b"", b"-1", b"1" * 5000, b"\xd9\xa3"])
+@pytest.mark.parametrize("name", ["partition", "offset"])
+def test_what_another_program_wrote_with_headers_like_ours_is_no_letter(name, number):
+    headers = [*REASONS, (f"__connect.errors.{name}", number)]
+    assert read_letter(Received(RawRecord(Source("dlq", 0, 0, 0), b"k", b"v"), headers)) is None
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 Header names follow Kafka Connect's convention, so that the tools that read its dead-letter queues read these.
 
 A letter whose record was sent back to the input has a *mark* behind it in the same partition: an empty record with the
-header `simhash-dedup.replayed`, which names the letter. The record that was sent back says how often that happened, in
-the header `simhash-dedup.replays`; if it fails once more, its new letter says so too.
+header `simhash-dedup.replayed`, which names the letter. A record that came in with that header becomes no mark, but a
+letter: it has reasons. The record that was sent back says how often that happened, in the header
+`simhash-dedup.replays`; if it fails once more, its new letter says so too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ REPLAYED = "simhash-dedup.replayed"
 REASONS = ("topic", "partition", "offset", "stage", "exception.class.name", "exception.message")
 MAX_MESSAGE_BYTES = 2000
 _PLACE = re.compile(r"([0-9]{1,10})/([0-9]{1,19})")
+_NUMBER = re.compile("[0-9]{1,19}")
 
 
 class Place(NamedTuple):
@@ -111,7 +113,7 @@ def read_letter(received: Received) -> Letter | None:
     source, key, value = received.record[:3]
     said = {name: content.decode("utf-8", "replace") for name, content in received.headers}
     topic, partition, offset, stage, error, message = (said.get(PREFIX + name, "") for name in REASONS)
-    if not (topic and partition.isdecimal() and offset.isdecimal()):
+    if not (topic and _NUMBER.fullmatch(partition) and _NUMBER.fullmatch(offset)):
         return None
     return Letter(
         Place(source.partition, source.offset),
@@ -132,8 +134,11 @@ def read_letter(received: Received) -> Letter | None:
 
 def read_mark(received: Received) -> Place | None:
     """The letter that a mark names; None: it is no mark."""
+    headers = dict(received.headers)
+    if PREFIX + REASONS[0] in headers:
+        return None
     try:
-        return Place.read(dict(received.headers)[REPLAYED].decode())
+        return Place.read(headers[REPLAYED].decode())
     except (KeyError, ValueError):
         return None
 

@@ -88,8 +88,9 @@ class Sources:
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.dead_letter_topic):
                 headers = dict(received.headers)
-                if told.REPLAYED not in headers:  # what says that a letter was sent back is none itself
-                    yield ToldLetter(Coordinates(*received.record.source[:3]), told.letter(headers))
+                letter = told.letter(headers)
+                if letter or told.REPLAYED not in headers:  # what says that one was sent back is none itself
+                    yield ToldLetter(Coordinates(*received.record.source[:3]), letter)
 
     def all_takedowns(self) -> Iterator[ToldTakedown]:
         """All pages that were taken down."""
