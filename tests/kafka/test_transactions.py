@@ -125,8 +125,10 @@ def throw_out(session, stream):
 def test_offsets_of_a_member_that_was_thrown_out_are_never_committed(stream):
     """Nor by the next transaction, which is another partition's: the client carries them along."""
     with session_of(stream) as session:
+        threads = threading.active_count()
         with pytest.raises(BatchAborted, match="UnknownMember"):
             answer(session, stream, 0, 2, at("sent", lambda: throw_out(session, stream)))
+        until(lambda: threading.active_count() <= threads, "the threads of the producer before to end")
         assert seen(stream) == ([], [None, None])
         lost, gained = set(), []
 
@@ -217,8 +219,11 @@ def test_a_transaction_that_is_left_at_any_step_is_never_committed(stream, step)
     def leave():
         raise Crash
 
-    with session_of(stream) as session, pytest.raises(Crash):
-        answer(session, stream, 0, 2, at(step, leave))
+    with session_of(stream) as session:
+        with pytest.raises(Crash):
+            answer(session, stream, 0, 2, at(step, leave))
+        with pytest.raises(SessionLost, match="and its producer with it"):
+            answer(session, stream, 1, 1)
     with session_of(stream) as session:
         answer(session, stream, 1, 1)
     assert seen(stream) == (["1 up to 1"], [None, 1])
