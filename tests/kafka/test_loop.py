@@ -172,6 +172,14 @@ def test_a_page_that_the_unique_topic_cannot_take_is_refused_before_the_index(st
     assert index.documents() == 1
 
 
+def test_what_is_under_way_is_finished_when_it_is_told_to_stop(stream, index):
+    stream.send([json_page(n, text) for n, text in enumerate(texts(40, Random(5)))])
+    steps = []
+    run(stream, index, 0, stop_at="polled", on_step=steps.append, batch_pages=2)
+    assert steps.count("committed") == steps.count("polled") > 1
+    assert 2 < len(stream.verdicts()) < 40
+
+
 def test_a_topic_of_small_messages_takes_many(kafka_server, redis_server, index, name):
     """All of a batch together is larger than the topic takes at once."""
     small = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"unique_topic": f"{name}.unique"})
