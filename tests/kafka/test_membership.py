@@ -266,6 +266,7 @@ def test_what_came_before_a_pause_is_read_after_it_though_a_partition_was_gained
         return polled.received
 
     until(lambda: seen(first.poll(0.5, 1)), "a first record", pause=0)
+    answer(second, stream, *polls.owns["second"], 0)  # so the client knows where it begins, and fetches it at once
     second.close()
     until(lambda: not seen(first.stay(0.5)) and polls.owns["first"] == {0, 1}, "it gains the other's", pause=0)
     assert not any(seen(first.stay(0.5)) for _ in range(3))
