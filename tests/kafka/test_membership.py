@@ -163,8 +163,9 @@ def test_one_that_comes_back_takes_nothing_that_another_has(stream, member):
     assert len(polls.lost["heir"]) == 1
 
 
-def test_one_that_is_thrown_out_while_it_joins_again_forgets_what_it_had(stream, member):
-    """The client does not say that anything was lost then, and goes on where it was."""
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_one_that_is_thrown_out_while_it_joins_again_forgets_what_it_had(stream, member, comes_back):
+    """The client does not say that anything was lost then, and goes on where it was, also if it is given it again."""
     polls = Polls(first=member(), second=member(), third=member())
     first = polls.sessions["first"]
     polls.until(lambda: polls.shared("first", "second"), "two share", "first", "second")
@@ -175,8 +176,13 @@ def test_one_that_is_thrown_out_while_it_joins_again_forgets_what_it_had(stream,
     polls.until(lambda: polls.shared("second", "third"), "the others have its partition", "second", "third")
     heir = next(name for name in ("second", "third") if had in polls.owns[name])
     answer(polls.sessions[heir], stream, had, 2)
+    if comes_back:
+        for name in ("second", "third"):
+            polls.sessions.pop(name).close()
     polls.once("first")
     polls.until(lambda: all(each.settled() for each in polls.sessions.values()), "the group stands")
+    if comes_back:
+        polls.until(lambda: polls.owns["first"] == {0, 1}, "it has all")
     assert had in polls.lost["first"]
     assert seen(stream) == ([f"{had} up to 2"], [2 if n == had else None for n in (0, 1)])
     assert polls.begins["first"].get(had) in (0, 2)
