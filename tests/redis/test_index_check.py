@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+import redis
 
 from simhash.index import IndexSpec, Retention
 from simhash.index.redis.layout import Layout
@@ -47,6 +48,25 @@ def test_a_whole_index_has_no_violations_and_all_of_it_is_looked_at(backend, nam
     assert found.keys == len(list(backend.client.scan_iter(f"{{{name}}}:*", count=10_000)))
     assert found.long_buckets == 0
     assert found.crowded == 0
+
+
+def test_keys_are_looked_at_many_at_once(backend, name, monkeypatch):
+    """A new index, laid out for many pages, has a key for nearly all that stands in it."""
+    random, sent = Random(3), []
+    index = backend.open(name, relation(design("10"), 12, bands=BANDS), 10_000_000)
+    index.check_and_insert(banded(crowd(300, random), BANDS, random), {})
+    before = redis.connection.AbstractConnection.send_packed_command
+
+    def noted(connection, command, **options):
+        sent.append(b"".join(command) if isinstance(command, list) else command)
+        before(connection, command, **options)
+
+    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", noted)
+    found = checked(backend, index)
+    assert found.violations == []
+    assert found.keys > 1000
+    # Not counted: those that find the keys, for there are other indexes beside this one.
+    assert sum(b"$4\r\nSCAN\r\n" not in each for each in sent) < found.keys / 10
 
 
 def test_of_what_workers_store_meanwhile_records_are_counted_and_not_looked_up(backend, name, monkeypatch):

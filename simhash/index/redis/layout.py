@@ -309,6 +309,21 @@ class Layout:
         own = int.from_bytes(verifier) if verifier else None
         return int.from_bytes(key), Record(seq, inserted, observation, own, digest, *tail)
 
+    def compared(self, data: bytes) -> tuple[int | None, int | None]:
+        """What a record is found by: its fingerprint and its verifier, without all that `record` reads besides.
+
+        Raises:
+            IndexDamaged: these bytes are no record.
+        """
+        if len(data) > TIME_BYTES and data[TIME_BYTES] & SHORT:
+            return None, None
+        verifier_at = FINGERPRINT_AT + self.fingerprint_bytes
+        end = verifier_at + self.verifier_bytes
+        if len(data) < end:
+            raise IndexDamaged(f"a record has {len(data)} bytes")
+        verifier = data[verifier_at:end]
+        return int.from_bytes(data[FINGERPRINT_AT:verifier_at]), int.from_bytes(verifier) if verifier else None
+
     # Calls ---------------------------------------------------------------------------------------------------------
 
     def page(self, entry: Entry, partition: int) -> bytes:

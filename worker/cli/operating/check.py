@@ -25,7 +25,7 @@ def check(as_json: bool, config: Path | None, **flags: Any) -> None:
     archive, where it has one.
 
     Workers may go on: what looks wrong is read again, in one step, before it is reported; and no command to Redis is
-    long. Reads everything once: about a minute for each million pages. Exit code 1 when something is wrong; then
+    long. Reads everything once: some minutes for each million pages. Exit code 1 when something is wrong; then
     `simhash-dedup rebuild` makes the index afresh from the verdicts.
 
     \b

@@ -884,8 +884,8 @@ end
 
 -- read: many small reads in one call: to ask for each by a command of its own takes a client ten times as long.
 --
--- ARGV[3]   a command of a key and a member
--- ARGV[4..] key and member of each
+-- ARGV[3]   a command of two arguments, such as a key and a member
+-- ARGV[4..] the two of each
 -- Returns the command's answer for each.
 local function read()
   local answers = {}

@@ -18,11 +18,10 @@ violations are reported:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from simhash.errors import IndexDamaged
-from simhash.index.interface import Record
 from simhash.index.redis.faults import translated
 from simhash.index.redis.layout import (
     CROWDED_TAG,
@@ -49,8 +48,12 @@ READS_AT_ONCE = 500
 WALKS = 3
 """Walks along an index from which records are being removed out of turn."""
 SHORT_ENCODINGS = (b"listpack", b"ziplist")
+HASHES = ("r", "x", "t", "b", "v", "j")
+"""The kinds of keys of which the fields are looked at."""
 Place = tuple[str, bytes]
 """Key and field."""
+Fields = Iterable[tuple[bytes, bytes]]
+"""Names and values."""
 
 
 def check(inside: Inside, on_progress: Callable[[CheckFindings], None]) -> CheckFindings:
@@ -69,6 +72,8 @@ class _Checker:
         self._progress = on_progress
         self.found = CheckFindings()
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
+        tables = self._layout.spec.relation.design.tables
+        self._rest_bytes = [self._layout.shape(table).rest_bytes for table in tables]
 
     def run(self) -> CheckFindings:
         try:
@@ -191,21 +196,36 @@ class _Checker:
     # Keys ------------------------------------------------------------------------------------------------------------
 
     def _check_keys(self, keys: Sequence[bytes]) -> None:
-        with self._client.pipeline(transaction=False) as pipe:
-            for each in keys:
-                pipe.object("encoding", each)
-            encodings = pipe.execute(raise_on_error=False)
-        for each, encoding in zip(keys, encodings, strict=True):
-            self.found.keys += 1
-            key = each.decode(errors="replace")
-            name = key_name(self._layout, key)
-            if name is None:
-                self._report("key", f"{key} is no key of an index")
-                continue
-            if name.kind in "tbrxv" and isinstance(encoding, bytes):
-                self.found.long_buckets += encoding not in SHORT_ENCODINGS
-            self._check_key(key, name)
+        self.found.keys += len(keys)
+        names = {key: key_name(self._layout, key) for key in (each.decode(errors="replace") for each in keys)}
+        for key in [key for key, name in names.items() if name is None]:
+            self._report("key", f"{key} is no key of an index")
+        hashes = [(key, name) for key, name in names.items() if name and name.kind in HASHES]
+        buckets: list[tuple[str, KeyName, Fields]] = []
+        for (key, name), fields in zip(hashes, self._contents(hashes), strict=True):
+            match name.kind:
+                case "r":
+                    self._check_fields(key, fields)
+                case "x":
+                    self._check_digests(key, fields)
+                case "j":
+                    self._check_entries(key, fields)
+                case "v":
+                    self._check_versions(key, name, fields)
+                case _:
+                    buckets.append((key, name, fields))
+        self._check_places(buckets)
         self._progress(self.found)
+
+    def _contents(self, hashes: Sequence[tuple[str, KeyName]]) -> Iterator[Fields]:
+        """What each of these holds: asked for together, as most hold little; of what is longer, step by step."""
+        encodings = self._inside.run("read", "OBJECT", *(part for key, _ in hashes for part in ("ENCODING", key)))
+        answers = self._inside.run("read", "HSCAN", *(part for key, _ in hashes for part in (key, 0)))
+        for (key, name), encoding, (cursor, parts) in zip(hashes, encodings, answers, strict=True):
+            if name.kind != "j" and encoding:
+                self.found.long_buckets += encoding not in SHORT_ENCODINGS
+            fields = zip(parts[::2], parts[1::2], strict=True)
+            yield fields if cursor == b"0" else self._client.hscan_iter(key, count=FIELDS_AT_ONCE)
 
     def _check_types(self, keys: Sequence[bytes]) -> None:
         with self._client.pipeline(transaction=False) as pipe:
@@ -217,25 +237,9 @@ class _Checker:
             if kind not in (expected, b"none"):
                 self._report("key", f"{each.decode(errors='replace')} is a {kind.decode()}, not a {expected.decode()}")
 
-    def _check_key(self, key: str, name: KeyName) -> None:
-        match name.kind:
-            case "r":
-                self._check_fields(key)
-            case "x":
-                self._check_digests(key)
-            case "t" | "b":
-                self._check_places(key, name)
-            case "j":
-                self._check_entries(key)
-            case "v":
-                self._check_versions(key, name)
-
-    def _fields(self, key: str) -> Iterator[tuple[bytes, bytes]]:
-        return iter(self._client.hscan_iter(key, count=FIELDS_AT_ONCE))
-
-    def _check_fields(self, key: str) -> None:
+    def _check_fields(self, key: str, records: Fields) -> None:
         """Records: each has a number that was given, and not forgotten."""
-        fields = [field for field, _ in self._fields(key)]
+        fields = [field for field, _ in records]
         with self._client.pipeline(transaction=True) as pipe:
             pipe.hmget(self._layout.meta, "first", "seq")
             for field in fields:
@@ -246,20 +250,26 @@ class _Checker:
             if still and not (seq and int(first) <= seq <= int(last)):
                 self._report("record", f"field {field!r} of {key} has no number from {int(first)} to {int(last)}")
 
-    def _check_digests(self, key: str) -> None:
-        for field, value in self._fields(key):
+    def _check_digests(self, key: str, fields: Fields) -> None:
+        there = list(fields)
+        values = self._read([self._leading_to(value) for _, value in there])
+        for (field, _), value in zip(there, values, strict=True):
             self.found.crowded += field[:1] == CROWDED_TAG and not self._layout.is_digest(field)
             if not self._accounts_for(key, field, value):
                 self._check_digest(key, field)
 
+    def _leading_to(self, value: bytes) -> Place:
+        """Where the record lies of the one number in a field of digests; there is none of number 0."""
+        numbers = [seq for _, seq in _entries(value)]
+        return self._layout.records(numbers[0] if len(numbers) == 1 else 0)
+
     def _accounts_for(self, key: str, field: bytes, value: bytes | None) -> bool:
-        """Whether a field of digests leads to a record that has it."""
-        numbers = _entries(value)
-        if len(numbers) != 1:
+        """Whether a field of digests is that of this record."""
+        if value is None:
             return False
-        _, seq = numbers[0]
-        fingerprint, record = self._record(seq, self._client.hget(*self._layout.records(seq)))
-        if record is None:
+        try:
+            fingerprint, record = self._layout.record(0, value)
+        except IndexDamaged:
             return False
         if fingerprint is None:
             return (key, field) == (self._layout.digests(field), tagged(record.digest))
@@ -269,7 +279,7 @@ class _Checker:
         """A field that led to no record: it may have changed meanwhile."""
         for _ in range(WALKS):
             value = self._client.hget(key, field)
-            if value is None or self._accounts_for(key, field, value):
+            if value is None or self._accounts_for(key, field, self._client.hget(*self._leading_to(value))):
                 return
             if self._client.hget(key, field) == value:
                 break
@@ -278,43 +288,38 @@ class _Checker:
         else:
             self._report("crowded", f"{field.hex()} in {key} is noted of no record")
 
-    def _record(self, seq: int, value: bytes | None) -> tuple[int | None, Record | None]:
-        try:
-            return self._layout.record(seq, value) if value else (None, None)
-        except IndexDamaged:
-            return None, None  # reported where it lies
-
     # Places ----------------------------------------------------------------------------------------------------------
 
-    def _check_places(self, key: str, name: KeyName) -> None:
-        """A table's or band's bucket: each entry is of a record that belongs there."""
-        tables = self._layout.spec.relation.design.tables
-        rest = self._layout.shape(tables[name.number]).rest_bytes if name.kind == "t" else 0
+    def _check_places(self, buckets: Sequence[tuple[str, KeyName, Fields]]) -> None:
+        """Buckets of tables and bands: each entry is of a record that belongs there."""
         entries = [
-            (field, *entry) for field, value in self._fields(key) for entry in self._parsed(key, field, value, rest)
+            (name, Spot(key, field, rest), seq)
+            for key, name, fields in buckets
+            for field, value in fields
+            for rest, seq in self._parsed(key, name, field, value)
         ]
         self.found.members += len(entries)
         numbers = list(dict.fromkeys(seq for _, _, seq in entries))
         values = dict(zip(numbers, self._read([self._layout.records(seq) for seq in numbers]), strict=True))
-        for field, before, seq in entries:
-            spot = Spot(key, field, before)
-            if not self._belongs(seq, values[seq], name, spot):
+        for name, spot, seq in entries:
+            if not self._belongs(values[seq], name, spot):
                 self._check_orphan(seq, name, spot)
 
-    def _parsed(self, key: str, field: bytes, value: bytes, rest: int) -> list[tuple[bytes, int]]:
-        found = _entries(value, rest)
+    def _parsed(self, key: str, name: KeyName, field: bytes, value: bytes) -> list[tuple[bytes, int]]:
+        found = _entries(value, self._rest_bytes[name.number] if name.kind == "t" else 0)
         if not found or len({seq for _, seq in found}) < len(found):
             self._report("orphan", f"field {field!r} of {key} is no place, or has a number twice")
         return found
 
-    def _belongs(self, seq: int, value: bytes | None, name: KeyName, spot: Spot) -> bool:
-        """Whether the record of a number is why an entry stands there."""
+    def _belongs(self, value: bytes | None, name: KeyName, spot: Spot) -> bool:
+        """Whether a number's record is why an entry stands there."""
         if not value:
             return False
-        fingerprint, record = self._record(seq, value)
-        if record is None:
+        try:
+            fingerprint, verifier = self._layout.compared(value)
+        except IndexDamaged:
             return True  # reported where it lies
-        return fingerprint is not None and spot == spot_of(self._layout, name, fingerprint, record)
+        return fingerprint is not None and spot == spot_of(self._layout, name, fingerprint, verifier)
 
     def _check_orphan(self, seq: int, name: KeyName, spot: Spot) -> None:
         with self._client.pipeline(transaction=True) as pipe:
@@ -322,28 +327,29 @@ class _Checker:
             pipe.hget(*self._layout.records(seq))
             place, value = pipe.execute()
         there = (spot.rest, seq) in _entries(place, len(spot.rest))
-        if there and not self._belongs(seq, value, name, spot):
+        if there and not self._belongs(value, name, spot):
             self._report(
                 "orphan", f"{seq} stands in {spot.key}, field {spot.field!r}, without a record that belongs there"
             )
 
     # Versions --------------------------------------------------------------------------------------------------------
 
-    def _check_versions(self, key: str, name: KeyName) -> None:
+    def _check_versions(self, key: str, name: KeyName, fields: Fields) -> None:
         bits = bits_there(self._inside)
         if bits is None or len(name.bucket) != -(-bits // 4) or int(name.bucket, 16) >> bits:
             self._report("version", f"{key} is no bucket of {bits or 'no'} bits")
         least, most = least_and_most(self._layout.fingerprint_bytes)
-        for field, value in self._fields(key):
+        for field, value in fields:
             self.found.versions += 1
             if len(field) != VERSION_FIELD_BYTES or not least <= len(value) - DAY_BYTES <= most:
                 self._report("version", f"field {field.hex()} of {key} is no URL's, or its version is not whole")
 
     # Journals --------------------------------------------------------------------------------------------------------
 
-    def _check_entries(self, key: str) -> None:
+    def _check_entries(self, key: str, fields: Fields) -> None:
         """A journal: each entry must be readable, and not below the mark, or below what is being trimmed."""
-        for offset, value in self._fields(key):
+        kept = _kept_from(self._client.hmget(key, "mark", "trimmed"))
+        for offset, value in fields:
             if offset in (b"mark", b"trimmed"):
                 if not value.isdigit():
                     self._report("journal", f"the {offset.decode()} of {key} is {value!r:.40}")
@@ -352,14 +358,23 @@ class _Checker:
             kind = answer_parts(value[OBSERVATION_BYTES:])[2][:1]
             if len(offset) != OFFSET_BYTES or kind not in (b"u", b"d"):
                 self._report("journal", f"entry {offset.hex()} of {key} cannot be read")
-                continue
-            with self._client.pipeline(transaction=True) as pipe:
-                pipe.hmget(key, "mark", "trimmed")
-                pipe.hexists(key, offset)
-                (mark, trimmed), there = pipe.execute()
-            kept = min(int(each) for each in (mark, trimmed, b"%d" % (1 << 48)) if each and each.isdigit())
-            if there and int.from_bytes(offset) < (kept if mark else 0):
-                self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(mark)}")
+            elif int.from_bytes(offset) < kept:
+                self._check_entry(key, offset)
+
+    def _check_entry(self, key: str, offset: bytes) -> None:
+        """An entry that was below the mark: it may be forgotten by now."""
+        with self._client.pipeline(transaction=True) as pipe:
+            pipe.hmget(key, "mark", "trimmed")
+            pipe.hexists(key, offset)
+            marks, there = pipe.execute()
+        if there and int.from_bytes(offset) < _kept_from(marks):
+            self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(marks[0])}")
+
+
+def _kept_from(marks: Sequence[bytes | None]) -> int:
+    """From which offset on a journal may have entries, by its mark and by how far it is trimmed."""
+    mark, trimmed = (int(each) if each and each.isdigit() else None for each in marks)
+    return 0 if mark is None else mark if trimmed is None else min(mark, trimmed)
 
 
 def _leads_to(entry: Numbered, spot: Spot, value: bytes | None) -> bool:

@@ -60,11 +60,11 @@ def spots(layout: Layout, fingerprint: int, record: Record) -> list[Spot]:
     return in_tables + [spot for spot in by_bands if spot]
 
 
-def spot_of(layout: Layout, name: KeyName, fingerprint: int, record: Record) -> Spot | None:
-    """That of these which belongs to a table or band; None where the record has no such band key."""
+def spot_of(layout: Layout, name: KeyName, fingerprint: int, verifier: int | None) -> Spot | None:
+    """That of these which belongs to a table or band; None where the verifier has no such band key."""
     if name.kind == "t":
         return _in_table(layout, name.number, fingerprint)
-    return _by_band(layout, name.number, layout.spec.relation.band_keys(record.verifier)[name.number])
+    return _by_band(layout, name.number, layout.spec.relation.band_keys(verifier)[name.number])
 
 
 def _in_table(layout: Layout, number: int, fingerprint: int) -> Spot:
