@@ -307,6 +307,20 @@ def test_beside_an_archive_an_index_takes_tables_that_find_no_more(aged, pages, 
     assert {answer[1] for answer in aged.judge(fresh(pages, 70_000))} <= seen
 
 
+def test_segments_of_other_tables_are_asked_beside_those_from_before(aged, pages, filled, backend):
+    uniques = aged.worker.documents()
+    for nth, name in enumerate(("4", "3", "10", "3"), start=1):
+        backend.migrate(aged.name, in_design(name))
+        aged.ageing(uniques - 10 * nth).retire()
+    aged.worker = backend.open(aged.name, RULE, 400, profile=PROFILE)
+    stores._judge_beside_archive(aged.directory, aged.worker)
+    seen = {seq for _, seq, _ in filled.live}
+    assert {answer[1] for answer in aged.judge(fresh(pages[:120], 70_000))} <= seen
+    answers = [answer for answer in aged.judge(pages[120:]) if answer[0] == "unique"]
+    assert len(aged.ageing(1000).merge().segments) == 1
+    assert {answer[1] for answer in aged.judge(fresh(pages, 80_000))} <= seen | {seq for _, seq in answers}
+
+
 def test_an_index_that_gets_an_archive_while_it_is_migrated_is_not_switched_to_tables_that_find_more(
     backend, name, tmp_path, pages
 ):

@@ -216,10 +216,13 @@ def test_several_threads_give_the_answers_of_one(tmp_path):
     assert pairs(more) == pairs(one)
 
 
-def test_sets_asked_together_answer_as_each_does(path_taken, tmp_path):
-    rule = replace(relation(design("3"), reach=12), bands=2)
+@pytest.mark.parametrize("designs", [("3", "3", "3"), ("3", "10", "3"), ("6", "3", "4")])
+def test_sets_asked_together_answer_as_each_does(path_taken, tmp_path, designs):
     pages = banded(crowd(90, Random(33), short_share=0.2), 2, Random(34))
-    sets = [built(tmp_path / f"{at}", pages[at : at + 40], rule) for at in (0, 30, 50)]
+    sets = [
+        built(tmp_path / f"{at}", pages[at : at + 40], replace(relation(design(name), reach=12), bands=2))
+        for at, name in zip((0, 30, 50), designs, strict=True)
+    ]
     for asked in (pages, pages[:1], [page for page in pages if page.fingerprint is None]):
         assert matches(sets, asked) == [tables.matches(asked) for tables in sets]
     assert sum(map(len, matches(sets, pages)[0])) >= 40

@@ -203,16 +203,22 @@ class TableSet:
 
 
 def matches(sets: Sequence[TableSet], entries: Sequence[Entry]) -> list[list[list[tuple[int, Record]]]]:
-    """For each of several sets of one relation what `TableSet.matches` says, in one pass over all of them.
+    """For each of several sets what `TableSet.matches` says, in one pass over all those of one relation. An archive has
+    sets of several relations when its index was migrated to other permutation tables.
 
     Raises:
         TableMismatch, WidthError: as there.
     """
-    if not sets:
-        return []
-    relation = sets[0].relation
-    if any(tables.relation != relation for tables in sets[1:]):
-        raise TableMismatch(f"{sets[0].directory} and the sets asked with it are not of one relation")
+    alike: dict[Relation, list[TableSet]] = {}
+    for tables in sets:
+        alike.setdefault(tables.relation, []).append(tables)
+    answers = {relation: iter(_matches(relation, some, entries)) for relation, some in alike.items()}
+    return [next(answers[tables.relation]) for tables in sets]
+
+
+def _matches(
+    relation: Relation, sets: Sequence[TableSet], entries: Sequence[Entry]
+) -> list[list[list[tuple[int, Record]]]]:
     some = [number for number, entry in enumerate(entries) if entry.fingerprint is not None]
     short = [number for number, entry in enumerate(entries) if entry.fingerprint is None]
     keys = arrays.from_ints([entries[number].fingerprint or 0 for number in some], relation.design.bits)
