@@ -701,6 +701,29 @@ def test_an_index_that_holds_something_else_is_found(verify, export, tmp_path, d
     assert re.search(f": {kind}: .*{words}$", said, re.MULTILINE)
 
 
+def held(told):
+    """The record of a unique page, as an export has it."""
+    of_page = {name: told[name] for name in ("seq", "fingerprint", "verifier", "url", "id", "fetched_at")}
+    digest = told["digest"][: told["digest"].index(":") + 17]
+    return {"row": "record", **of_page, "digest": digest, "observation": told["observation"][:16]}
+
+
+@pytest.mark.parametrize(("generation", "is_right"), [("1-0a", False), ("2-0a", True), ("12-0a", True)])
+def test_an_index_that_was_migrated_says_not_by_which_tables_its_pages_were_judged(
+    verify, tmp_path, generation, is_right
+):
+    former, present = relation("3"), relation("10")
+    told, whole = judged(pages(300, seed=5), former), tmp_path / "whole.jsonl"
+    stored = [held(verdict) for verdict in told if verdict["seq"]]
+    says = {"reach": 8, "verifier_reach": 14, "verifier_bits": former.verifier_bits, "bands": 3, "bucket_bits": 8}
+    head = {"row": "index", "generation": generation, "profile": {}, "design": present.design.describe(), **says}
+    whole.write_bytes(lines([head, *stored, {"row": "end", "records": len(stored)}]))
+    found, said = verify(told, "--export", whole, rule=former)
+    assert (found == {}) == is_right
+    assert ("note: the index was migrated" in said) == is_right
+    assert verify(told, "--export", whole, "--design", "3", rule=former)[0] == {}
+
+
 def test_an_export_that_is_not_whole_is_refused(say, export, tmp_path):
     out, rows = export
     broken = tmp_path / "broken.jsonl"

@@ -29,8 +29,9 @@ RECORD = {
     "observation": "b" * 16, "url": "http://a/", "id": None, "fetched_at": None,
 }  # fmt: skip
 HEAD = {
-    "row": "index", "profile": {"verifier": None}, "reach": 3, "verifier_reach": None, "verifier_bits": 0, "bands": 0,
-    "bucket_bits": 9, "design": {"name": "x", "bits": 8, "radius": 0, "tables": [[4, [[0, 4], [4, 4]]]]},
+    "row": "index", "generation": "1-0a", "profile": {"verifier": None}, "reach": 3, "verifier_reach": None,
+    "verifier_bits": 0, "bands": 0, "bucket_bits": 9,
+    "design": {"name": "x", "bits": 8, "radius": 0, "tables": [[4, [[0, 4], [4, 4]]]]},
 }  # fmt: skip
 TAKEDOWN = {"url": "http://a/", "at": 1, "seq": 1, "observation": "b" * 16}
 ROWS = [(told.verdict, VERDICT), (told.row, RECORD), (told.row, HEAD), (told.takedown, TAKEDOWN)]

@@ -99,8 +99,8 @@ def verify(
     beside a `base`, rewound or rebuilt with losses are not what is checked here. A million take some minutes and 1 GiB.
 
     How far two pages of a shipped profile may be apart is known; of another one --k, --reach and so on say it, or the
-    index. Without its design only those pairs are looked for that every design finds. Exit code 1 when anything is
-    wrong.
+    index. Without its design, and of an index that was migrated, only those pairs are looked for that every design
+    finds. Exit code 1 when anything is wrong.
 
     \b
       simhash-dedup verify verdicts.jsonl --dead-letters verdicts.jsonl.rejected.jsonl --input pages.jsonl

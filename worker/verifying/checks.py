@@ -90,6 +90,11 @@ class Check:
         head = None if self.export is None else head_of(self.export)
         design = None if self.design is None else named(self.design, verdicts.fingerprint_bits or 64)
         rule = rule_of(verdicts.profiles[0], head, self.given, design)
+        if head is not None and rule.design is None:
+            self.findings.notes.append(
+                "the index was migrated, and by which tables a page was judged is not known: only those pairs are "
+                "looked for that all designs find (--design: all pages by this one)"
+            )
         _check_width(verdicts, rule)
         self._check_profiles(verdicts)
         before, pages = numbers_before(verdicts), ComparedPages.of(verdicts, rule)

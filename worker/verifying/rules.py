@@ -12,7 +12,8 @@ same fingerprint and digest) are found all the same. Of the places one bit away 
 `neighbour_limit` pages of each are compared, the oldest. Which places were full can be counted from outside: a place's
 pages are the unique ones with these bits, in the order of their numbers. With a design that is exact, but that more
 than that may be found one bit away. Without one, a pair counts as missed only if it would have been found in *every*
-design that the index may have, which is never wrong and sees less in crowds.
+design that the index may have, which is never wrong and sees less in crowds. So it is of an index that was migrated:
+nothing says which pages were judged by which of its tables.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ def rule_of(profile: str, head: Head | None, given: Given, design: DesignTables 
     base = shipped or Shipped(3, 3)
     rule = Rule(*base, design=design, given_limit=given.place_limit)
     if head is not None:
+        present = exported(head.design)
         rule = replace(
             rule,
             reach=head.reach,
@@ -134,8 +136,8 @@ def rule_of(profile: str, head: Head | None, given: Given, design: DesignTables 
             verifier_bits=head.verifier_bits,
             bands=head.bands,
             fold=head.fold,
-            bucket_bits=head.bucket_bits,
-            design=design or exported(head.design),
+            bucket_bits=min(head.bucket_bits, BUCKET_BITS) if head.is_migrated else head.bucket_bits,
+            design=design or (None if head.is_migrated else present),
         )
     names = ("k", "reach", "verifier_reach", "verifier_bits", "bands", "fold", "bucket_bits")
     said = {name: value for name in names if (value := getattr(given, name)) is not None}

@@ -162,9 +162,10 @@ class ExportedDesign(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """The first row of an export."""
+    """The first row of an export; `generation` begins with how many tables the index has had."""
 
     row: Literal["index"]
+    generation: str
     profile: ExportedProfile
     design: ExportedDesign
     reach: Bits
@@ -172,6 +173,11 @@ class Head(msgspec.Struct):
     verifier_bits: Bits
     bands: Bits
     bucket_bits: Bits
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether pages were judged by other tables before."""
+        return self.generation.partition("-")[0] != "1"
 
     @property
     def fold(self) -> int:
