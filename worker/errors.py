@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from simhash.errors import IndexFault, IndexUnreachable, SimhashError, TableFault
+from simhash.errors import IndexFault, IndexMigrated, IndexUnreachable, SimhashError, TableFault
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,7 @@ def report(error: BaseException, whose: str = "") -> None:
         whose: of several processes that write to one place, which.
     """
     if isinstance(error, WorkerError | SimhashError):
-        sys.stderr.write(f"simhash-dedup: {whose and f'{whose}: '}{error}\n")
+        advice = ". Give the command again" if isinstance(error, IndexMigrated) else ""  # workers open it again
+        sys.stderr.write(f"simhash-dedup: {whose and f'{whose}: '}{error}{advice}\n")
     else:
         log.critical("unforeseen: %r", error, exc_info=error)

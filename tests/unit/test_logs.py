@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from simhash.errors import IndexMigrated
+from worker.errors import report
+
 SAID = """
 import logging, sys
 from worker import logs
@@ -27,3 +30,8 @@ def test_each_line_says_whose_it_is():
     assert "consumer 2" in log
     assert error == "simhash-dedup: consumer 2: no such topic"
     assert json.loads(said("json")[0])["of"] == "consumer 2"
+
+
+def test_who_meets_a_migration_is_told_to_begin_again(capsys):
+    report(IndexMigrated("the index was migrated meanwhile"))
+    assert capsys.readouterr().err == "simhash-dedup: the index was migrated meanwhile. Give the command again\n"
