@@ -108,7 +108,8 @@ def keep(settings: Settings, step: str, registry: CollectorRegistry) -> None:
                 log.warning("%s: opening it again", error)
             except (IndexUnreachable, TableFault, OSError) as error:
                 metrics.failures.inc()
-                log.warning("the archive cannot be moved on (%s), it is tried again: %s", step, error)
+                where = archive_of(settings)
+                log.warning("the archive in %s cannot be moved on (%s), it is tried again: %s", where, step, error)
                 stopping.wait(PAUSE_SECONDS)
 
 
