@@ -260,7 +260,7 @@ def stored(layout: Layout) -> StoredPages:
             ([(m.take, m.mask, m.put) for m in table.moves], table.bits, table.prefix, table.radius, most)
             for table, most in zip(relation.design.tables, relation.neighbour_limits, strict=True)
         ],
-        fields=_fields(layout),
+        fields=layout.compared_at,
         bands=relation.bands,
         band_rest=BAND_BITS - _kept(layout),
         limit=relation.place_limit,
@@ -268,12 +268,6 @@ def stored(layout: Layout) -> StoredPages:
         verifier_reach=relation.verifier_bits if relation.verifier_reach is None else relation.verifier_reach,
     )
     return kernel or StoredInPython(layout)
-
-
-def _fields(layout: Layout) -> tuple[int, int, int]:
-    """Where the fingerprint begins in a record, where the verifier does, and where its band keys end."""
-    verifier = FINGERPRINT_AT + layout.fingerprint_bytes
-    return FINGERPRINT_AT, verifier, verifier + layout.verifier_bytes
 
 
 def _kept(layout: Layout) -> int:
@@ -285,7 +279,7 @@ class StoredInPython:
     """See `simhash.native.StoredPages`: dictionaries of lists."""
 
     def __init__(self, layout: Layout) -> None:
-        self._fields = _fields(layout)
+        self._fields = layout.compared_at
         self._relation = layout.spec.relation
         self._kept = _kept(layout)
         self._places: dict[_Place, list[int]] = {}

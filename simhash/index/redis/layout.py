@@ -137,6 +137,9 @@ class Layout:
         keys: what the keys of its tables and records start with in place of {ns}, once it was migrated; those that
             outlive a generation (meta, journals) start with {ns}.
         meta: the key of its meta in place of {ns}:meta, while it is filled beside a live one.
+
+    Attributes:
+        compared_at: where the fingerprint begins in a record, where the verifier does, and where its band keys end.
     """
 
     def __init__(self, name: str, spec: IndexSpec, keys: str | None = None, meta: str | None = None) -> None:
@@ -153,6 +156,8 @@ class Layout:
         self.digits = math.ceil(b / 4)
         verifier_bits = 0 if relation.verifier_reach is None else relation.verifier_bits + BAND_BITS * relation.bands
         self.verifier_bytes = verifier_bits // 8
+        verifier_at = FINGERPRINT_AT + self.fingerprint_bytes
+        self.compared_at = (FINGERPRINT_AT, verifier_at, verifier_at + self.verifier_bytes)
         self.band_shape = Shape(b, min(BAND_FIELD_BITS, BAND_BITS - b), 0)
         self._tables = relation.design.tables
         self._shapes = {t.prefix: Shape(b, t.prefix - b, self.bits - t.prefix) for t in self._tables}
@@ -317,12 +322,11 @@ class Layout:
         """
         if len(data) > TIME_BYTES and data[TIME_BYTES] & SHORT:
             return None, None
-        verifier_at = FINGERPRINT_AT + self.fingerprint_bytes
-        end = verifier_at + self.verifier_bytes
+        begin, verifier_at, end = self.compared_at
         if len(data) < end:
             raise IndexDamaged(f"a record has {len(data)} bytes")
         verifier = data[verifier_at:end]
-        return int.from_bytes(data[FINGERPRINT_AT:verifier_at]), int.from_bytes(verifier) if verifier else None
+        return int.from_bytes(data[begin:verifier_at]), int.from_bytes(verifier) if verifier else None
 
     # Calls ---------------------------------------------------------------------------------------------------------
 
