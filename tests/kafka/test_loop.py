@@ -19,11 +19,12 @@ from simhash.relation.tables import design
 from simhash.signature.profiles import profile
 from tests.servers import running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
-from worker.errors import BrokerError, SettingsError
+from worker.errors import BatchAborted, BrokerError, SessionLost, SettingsError
 from worker.index.stores import connected_index
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, prepare
 from worker.settings import load
+from worker.stream import backoff
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
 from worker.stream.metrics import Metrics
@@ -305,6 +306,25 @@ def test_a_page_whose_child_ends_together_with_the_worker_is_no_dead_letter(stre
     assert stream.answers() == {}
     run(stream, index, 1)
     assert [v["verdict"] for v in stream.verdicts()] == ["unique"]
+
+
+@pytest.mark.parametrize("error", [BatchAborted, SessionLost])
+def test_what_takes_longer_than_a_transaction_may_is_committed_in_parts(stream, index, monkeypatch, error):
+    """As behind a broker's quota. Read again as large as before, it would never be committed."""
+    monkeypatch.setattr(backoff, "SHORTEST_PAUSE_SECONDS", 0.0)
+    whole, sizes = Session.send, []
+
+    def send(session, outgoing, *rest):
+        if len(outgoing) > 12:
+            raise error("too much for the time that there is")
+        sizes.append(len(outgoing))
+        whole(session, outgoing, *rest)
+
+    monkeypatch.setattr(Session, "send", send)
+    stream.send([json_page(n, text) for n, text in enumerate(texts(40, Random(5)))])
+    run(stream, index, 40)
+    assert len(stream.verdicts()) == 40
+    assert max(sizes) > 6  # no smaller than they must be
 
 
 def test_a_crash_before_the_commit_leaves_nothing_to_see(stream, index):

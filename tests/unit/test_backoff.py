@@ -1,12 +1,12 @@
-"""What is tried again at the start, and what is not."""
+"""What is tried again at the start, and what is not; and what failures do to the batches behind them."""
 
 import threading
 
 import pytest
 
-from worker.errors import BrokerError, BrokerUnreachable, NobodyAnswers
+from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, NobodyAnswers
 from worker.stream import backoff
-from worker.stream.backoff import patiently
+from worker.stream.backoff import EASY_COMMITS, Backoff, patiently
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +47,38 @@ def test_who_is_to_stop_waits_no_longer():
     stopping.set()
     with pytest.raises(BrokerUnreachable):
         patiently(failing(BrokerUnreachable("still")), stopping)
+
+
+def halvings(failures, commits):
+    """After these in a row, of a worker that is told to stop: it does not wait."""
+    stopping = threading.Event()
+    stopping.set()
+    made = Backoff(stopping)
+    for _ in range(failures):
+        made.pause(BatchAborted("too much"))
+    for _ in range(commits):
+        made.overcome()
+    return made.halvings
+
+
+def test_batches_are_halved_with_each_failure():
+    assert [halvings(failures, 0) for failures in range(4)] == [0, 1, 2, 3]
+
+
+def test_batches_grow_again_with_commits_in_a_row():
+    assert [halvings(2, commits) for commits in (EASY_COMMITS - 1, EASY_COMMITS, 9 * EASY_COMMITS)] == [2, 1, 0]
+
+
+def test_a_failure_ends_the_row():
+    stopping = threading.Event()
+    stopping.set()
+    made = Backoff(stopping)
+    for _ in range(3):
+        made.pause(BatchAborted("too much"))
+        for _ in range(EASY_COMMITS - 1):
+            made.overcome()
+    assert made.halvings == 3
+
+
+def test_brokers_that_were_away_for_a_day_leave_no_small_batches():
+    assert halvings(20_000, 14 * EASY_COMMITS) == 0

@@ -1,4 +1,6 @@
-"""What failures cost: a pause that doubles from one to the next, and an end when they last or fences come too often."""
+"""What failures cost: a pause that doubles from one to the next, batches half as large, and an end when they last or
+fences come too often.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,38 @@ FENCES_TOO_MANY = 5
 FENCING_SECONDS = 120.0
 START_SECONDS = 30.0
 """In so long a cluster has given to other brokers what one that is gone has led."""
+EASY_COMMITS = 8
+"""After so many commits in a row batches may be twice as large again."""
+MOST_HALVINGS = 14
+"""As often the largest `batch_pages` can be halved."""
 
 
 class Backoff:
-    """Failures in a row, of a loop that ends when `stopping` is set."""
+    """Failures in a row, of a loop that ends when `stopping` is set.
+
+    Attributes:
+        halvings: so often the most that a batch may hold is to be halved: once more after each failure, once less after
+            `EASY_COMMITS`. Behind a narrow line, or a broker's quota, a full batch may take longer than a transaction
+            may; it would be read again, as large as before, for ever.
+    """
 
     def __init__(self, stopping: threading.Event) -> None:
+        self.halvings = 0
         self._stopping = stopping
         self._pause_seconds = 0.0
+        self._commits = 0
         self._fenced_at: deque[float] = deque(maxlen=FENCES_TOO_MANY)
 
     def overcome(self) -> None:
-        """Something went well: the next pause is short again."""
+        """A batch was committed: the next pause is short again."""
         self._pause_seconds = 0.0
+        self._commits += 1
+        if self._commits % EASY_COMMITS == 0:
+            self.halvings = max(0, self.halvings - 1)
 
     def pause(self, error: Exception) -> None:
         """Say what failed, and wait."""
+        self._commits, self.halvings = 0, min(self.halvings + 1, MOST_HALVINGS)
         self._pause_seconds = min(max(SHORTEST_PAUSE_SECONDS, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
         log.warning("%s; again in %.1f s", error, self._pause_seconds)
         self._stopping.wait(self._pause_seconds)

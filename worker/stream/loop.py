@@ -186,7 +186,7 @@ class Loop:
         while not self._full():
             self._polled_at = time.monotonic()
             timeout = 0.0 if self._under_way else IDLE_POLL_SECONDS
-            polled = self._session.poll(timeout, self._settings.batch_pages)
+            polled = self._session.poll(timeout, max(1, self._settings.batch_pages >> self._backoff.halvings))
             self._absorb(polled)
             if not polled.received:
                 return
@@ -217,7 +217,8 @@ class Loop:
             self._standstill.came(time.monotonic(), [gained.partition])
             self._next_measure = 0.0  # its lag is to be seen at once
             log.info("partition %s[%d] is ours, from offset %d", *gained.partition, gained.position)
-        for received in runs(polled.received, lambda each: each.record.size, self._settings.batch_bytes):
+        most_bytes = self._settings.batch_bytes >> self._backoff.halvings
+        for received in runs(polled.received, lambda each: each.record.size, most_bytes):
             self._parts.on_step("polled")
             pending = self._parts.fingerprinters.submit([each.record for each in received])
             batch = self._partitions.batch(received, pending)

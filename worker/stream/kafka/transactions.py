@@ -132,7 +132,9 @@ class Transactions:
         thread.start()
         thread.join(self._seconds)
         if thread.is_alive():
-            raise errors.KafkaTimeoutError(f"the end of a transaction, within {self._seconds:.0f} s")
+            raise errors.KafkaTimeoutError(
+                f"the end of a transaction, within {self._seconds:.0f} s (transaction_timeout)"
+            )
         if raised:
             raise raised[0]
 
