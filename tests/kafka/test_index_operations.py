@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Retention
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators import filling
@@ -24,6 +24,7 @@ from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from worker.cli.main import commands
 from worker.errors import BrokerError, InputError, SettingsError
+from worker.index.whole import Whole
 from worker.rebuilding.verdict_sources import Strays, taken_down
 from worker.records.verdict import SourceFields, Verdict, encode
 from worker.settings import load
@@ -262,6 +263,16 @@ def test_a_dry_run_removes_nothing(backend, filled, name):
     shown = run("delete", record.url, "--dry-run", *place(backend, name))
     assert f"would remove seq {record.seq}" in shown.output
     assert rows_of(backend, filled) == before
+
+
+def test_a_takedown_that_breaks_off_says_that_pages_may_still_be_there(backend, filled, name, monkeypatch):
+    def broken(*_):
+        raise IndexUnreachable("nobody answers")
+
+    monkeypatch.setattr(Whole, "take_down", broken)
+    _, record = next(filled.scan())
+    with pytest.raises(IndexUnreachable, match="nobody answers; pages that were told of as removed may still be there"):
+        run("delete", record.url, *place(backend, name))
 
 
 def test_pages_are_found_by_their_verdicts_without_a_search(backend, filled, name, tmp_path, monkeypatch):

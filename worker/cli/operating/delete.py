@@ -12,12 +12,13 @@ from typing import IO, Any
 import click
 import msgspec
 
+from simhash.errors import IndexFault
 from simhash.index.redis.operators.takedowns import Found, of_urls
 from simhash.index.rows import Takedown, encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
-from worker.index.whole import found_whole
+from worker.index.whole import Whole, found_whole
 from worker.lines import lines_in, lines_of
 from worker.records.verdict import Verdict, decode, decode_told
 from worker.settings import Settings
@@ -72,7 +73,7 @@ def delete(
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
-        done = whole.take_down(found)
+        done = _taken_down(whole, found)
         click.echo(f"{done:,} pages removed, {whole.documents():,} left")
     if not dry_run:
         whole.forget_versions(wanted)  # also of duplicates, of which there is no record
@@ -81,6 +82,14 @@ def delete(
         why = f"no unique verdict in {verdicts}, and not searched for" if url in unknown else "not in the index"
         click.echo(f"{why}: {url}", err=True)
     sys.exit(1 if missing else 0)
+
+
+def _taken_down(whole: Whole, found: list[Found]) -> int:
+    try:
+        return whole.take_down(found)
+    except IndexFault as error:
+        still = "pages that were told of as removed may still be there, until the same command has come to its end"
+        raise type(error)(f"{error}; {still}") from error
 
 
 def _listed(file: IO[bytes] | None) -> Iterator[str]:
