@@ -133,6 +133,40 @@ def test_an_error_of_the_client_becomes_one_of_ours(raised, becomes, retriable):
     assert caught.value.retriable is retriable
 
 
+@pytest.mark.parametrize(
+    ("setting", "limit"),
+    [
+        ("session_timeout", "lie between the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms"),
+        ("transaction_timeout", "not be more than the brokers' transaction.max.timeout.ms"),
+    ],
+)
+def test_a_setting_beyond_the_brokers_limits_ends_the_worker_by_its_name(
+    kafka_server, redis_server, name, setting, limit
+):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    settings = settings_of(stream).model_copy(update={setting: 86_400.0})  # more than any settings may say
+
+    def begun():
+        with closing(Session(settings, name)) as session:
+            return until(lambda: session.poll(0.5, 10).gained, "an assignment")
+
+    with pytest.raises(BrokerError, match=rf"refuses: .* \({setting} must {limit}\)") as caught:
+        begun()
+    assert not caught.value.retriable
+
+
+def test_a_group_that_another_program_is_in_is_said(kafka_server, redis_server, name):
+    """As one that was given the same group by mistake: it shares out the partitions in another way."""
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    stream.create()
+    other = KafkaConsumer(stream.input_topic, bootstrap_servers=stream.bootstrap_servers, group_id=stream.name)
+    with closing(other), closing(Session(settings_of(stream), name)) as session:
+        until(lambda: other.poll(100) is None or other.assignment(), "the other has the partition")
+        with pytest.raises(SessionLost, match=r"another program is in this group: give it another one \(group_id\)"):
+            until(lambda: session.poll(0.5, 10).gained, "an assignment")
+
+
 def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, redis_server, name):
     """Pages between would be lost without a word."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)

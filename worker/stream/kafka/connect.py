@@ -30,10 +30,18 @@ UNREACHABLE = (
     errors.RequestTimedOutError,
 )
 _FENCES = ("ProducerFencedError", "InvalidProducerEpochError")
-_OF_TIME = (
-    " (this machine's clock is wrong, or the topic takes too little: message.timestamp.before.max.ms, "
-    "message.timestamp.after.max.ms)"
-)
+_BEYOND_LIMITS = {
+    "InvalidSessionTimeout": "session_timeout must lie between the brokers' group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms",
+    "InvalidTransactionTimeout": "transaction_timeout must not be more than the brokers' transaction.max.timeout.ms",
+}
+_WHY = {
+    "Timestamp": "this machine's clock is wrong, or the topic takes too little: message.timestamp.before.max.ms, "
+    "message.timestamp.after.max.ms",
+    "InconsistentGroupProtocol": "another program is in this group: give it another one (group_id)",
+    "GroupMaxSizeReached": "it has as many members as the brokers allow: group.max.size",
+}
+"""What the client's errors leave unsaid, by a part of their names."""
 _WRONG_LOGIN = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
@@ -177,6 +185,9 @@ def translated(settings: Settings) -> Iterator[None]:
     except errors.KafkaError as error:
         # Once a producer has failed, every further call says so in a general error that only quotes the first one.
         said = f"{type(error).__name__}: {error}"
+        for name, why in _BEYOND_LIMITS.items():
+            if name in said:
+                raise BrokerError(f"Kafka at {settings.bootstrap_servers} refuses: {name} ({why})") from error
         fenced = any(name in said for name in _FENCES)
-        why = _OF_TIME if "Timestamp" in said else ""
-        raise (Fenced if fenced else SessionLost)(said + why) from error
+        reasons = "".join(f" ({why})" for name, why in _WHY.items() if name in said)
+        raise (Fenced if fenced else SessionLost)(said + reasons) from error
