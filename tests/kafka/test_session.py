@@ -367,6 +367,22 @@ def test_nor_does_it_where_a_topic_is_read_again(kafka_server, redis_server, nam
     ]
 
 
+@pytest.mark.parametrize("topic", ["verdict_topic", "dead_letter_topic"])
+def test_a_topic_of_answers_that_forgets_some_is_refused_at_the_start(kafka_server, redis_server, name, topic):
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
+    settings = settings_of(stream)
+    with closing_admin(kafka_server.bootstrap_servers) as admin:
+        configs = {"cleanup.policy": "delete,compact"}
+        admin.create_topics(
+            {getattr(settings, topic): {"num_partitions": 1, "configs": configs}}, wait_for_metadata=True
+        )
+    stream.create()
+    with pytest.raises(
+        BrokerError, match=f"{getattr(stream, topic)} has cleanup.policy compact: it would forget answers"
+    ):
+        largest_messages(settings)
+
+
 @pytest.mark.parametrize(
     ("topic", "least", "config"),
     [

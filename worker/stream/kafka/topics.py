@@ -129,8 +129,8 @@ def largest_messages(settings: Settings) -> dict[str, int]:
     """Each output topic's `max.message.bytes`.
 
     Raises:
-        BrokerError: a topic is missing; the user may not do with one what a worker does; the verdict topic is compacted
-            (it would forget verdicts); one takes less than what must go there.
+        BrokerError: a topic is missing; the user may not do with one what a worker does; that of verdicts or of dead
+            letters is compacted, or takes less than what must go there.
         BrokerUnreachable: a broker does not answer.
     """
     wanted = plans(settings)
@@ -142,12 +142,10 @@ def largest_messages(settings: Settings) -> dict[str, int]:
             raise BrokerError(f"topic {', '.join(missing)} does not exist: `simhash-dedup topics` creates it")
         _refuse_without_rights(wanted, described)
         configs = {name: _configs(admin, name) for name in names}
-    if "compact" in configs[settings.verdict_topic].get("cleanup.policy", ""):
-        raise BrokerError(
-            f"topic {settings.verdict_topic} has cleanup.policy compact: it would forget verdicts; set it to delete"
-        )
     largest = {name: _max_bytes(config) for name, config in configs.items()}
     for name, least in ((settings.verdict_topic, LARGEST_VERDICT), (settings.dead_letter_topic, LEAST_DEAD_LETTER)):
+        if "compact" in configs[name].get("cleanup.policy", ""):
+            raise BrokerError(f"topic {name} has cleanup.policy compact: it would forget answers; set it to delete")
         if largest[name] < least:
             raise BrokerError(f"topic {name} has max.message.bytes {largest[name]:,}: set it to {least:,} or more")
     del largest[settings.input_topic]
