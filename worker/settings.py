@@ -99,7 +99,9 @@ class Settings(BaseSettings):
         "127.0.0.1:9092", min_length=1, description="Kafka brokers, comma-separated host:port"
     )
     input_topic: Topic = Field("pages", description="topic of crawled pages")
-    verdict_topic: Topic = Field("verdicts", description="topic of verdicts, one a page, under the page's key")
+    verdict_topic: Topic = Field(
+        "verdicts", description="topic of this index's verdicts, one a page, under the page's key"
+    )
     dead_letter_topic: Topic = Field("pages.dlq", description="topic of what could not be read, with why and where")
     unique_topic: Topic | None = Field(None, description="topic of the unique pages, unchanged; none: not written")
     takedown_topic: Topic | None = Field(

@@ -23,6 +23,7 @@ from tests.kafka.test_exactly_once import finish
 from tests.pages import crowd, entry, relation
 from tests.servers import running_cluster, running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until, working
+from worker.errors import InputError
 from worker.index.stores import connect
 from worker.rebuilding.build import Needs, Target, build
 from worker.rebuilding.collected import CollectedVerdicts
@@ -260,6 +261,30 @@ def test_pages_told_unique_again_are_stored_once_and_doubled_numbers_lose_no_pag
     assert collected.counts.renumbered == 3
     assert contents(again)[: len(unique)] == contents(index)
     assert [record.url for _, record in contents(again)[len(unique) :]] == [page.url for page in other]
+
+
+def of_topic(topic, numbers, first):
+    pages = crowd(len(numbers), Random(first), first=first, short_share=0)
+    answered = [told(page, Unique(seq)) for page, seq in zip(pages, numbers, strict=True)]
+    return [
+        each._replace(verdict=structs_replaced(each.verdict, source=structs_replaced(each.verdict.source, topic=topic)))
+        for each in answered
+    ]
+
+
+def test_the_verdicts_of_two_indexes_are_not_made_one(backend, name):
+    """They write to one topic by mistake; what pages of both are like would be found by either."""
+    both = [*of_topic("news", (1, 2, 3, 5), 100), *of_topic("shops", (4, 5), 200)]
+    with pytest.raises(InputError, match=r"pages of news and shops have been given the same numbers \(1 of them\)"):
+        rebuilt(backend, name, both)
+    assert rebuilt(backend, name, both, needs=None)[0].documents() == 6
+
+
+def test_one_index_that_has_read_two_topics_is_made_again(backend, name):
+    """The second after the first, and the first once more; and a Redis that had lost its end."""
+    assert rebuilt(backend, name, [*of_topic("old", (1, 2, 4), 100), *of_topic("new", (3, 5), 200)])[0].documents() == 5
+    lost = [*of_topic("old", (1, 2), 100), *of_topic("new", (3, 4), 200), *of_topic("new", (4, 5), 300)]
+    assert rebuilt(backend, f"{name}-2", lost)[0].documents() == 6
 
 
 def test_a_short_page_whose_text_came_again_after_its_age_has_the_later_number(backend, name, monkeypatch):

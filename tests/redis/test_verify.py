@@ -390,6 +390,19 @@ def test_what_is_wrong_is_found_by_its_name(verify, told, doctor, kind, known):
     assert re.search(rf"verdicts\.jsonl:\d+: {kind}: ", out)
 
 
+def test_two_indexes_that_write_to_one_verdict_topic_are_said(verify):
+    rule = relation(reach=3)
+    one, other = (judged(of_fingerprints(*some), rule) for some in ((0, 0xFFFF), (0xFFFF0000, 0xFFFF << 32)))
+    for each in other:
+        each["source"]["topic"] = "others"
+    found, out = verify([*one, *other], rule=rule)
+    assert found == {"number given twice": 2}
+    assert (
+        "note: pages of others and pages have been given the same numbers, as by two indexes that write to one" in out
+    )
+    assert "two indexes" not in verify([*one, *({**each, "source": one[0]["source"]} for each in other)], rule=rule)[1]
+
+
 def name(duplicate, unique):
     """Let a duplicate name another page, truly."""
     duplicate["match"] |= {field: unique[field] for field in ("url", "id", "fetched_at", "seq")}

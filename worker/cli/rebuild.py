@@ -73,9 +73,9 @@ def rebuild(
     Stop all workers first, and give the settings that they have. Killed, it goes on where it was when it is started
     again with the same settings and files: reading begins anew, storing does not. An index that is not empty, or was
     begun with others, is refused: use another --index-name. So are, unless --partial is given, verdicts among which
-    numbers are missing that neither max_age nor max_documents explains, a topic of takedowns whose begin is gone, and
-    what stands among verdicts or takedowns and is none. Numbers that were never told are not missing: a worker was
-    killed with a batch under way, and its pages come again.
+    numbers are missing that neither max_age nor max_documents explains, or that are those of two indexes, a topic of
+    takedowns whose begin is gone, and what stands among verdicts or takedowns and is none. Numbers that were never
+    told are not missing: a worker was killed with a batch under way, and its pages come again.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2

@@ -67,7 +67,7 @@ def build(target: Target, collected: CollectedVerdicts, on_record: Callable[[int
         on_record: is told, now and then, the last number stored and the last one of all.
 
     Raises:
-        InputError: verdicts are missing.
+        InputError: verdicts are missing, or are those of two indexes.
         IndexMismatch: there is another index of that name.
         IndexFault: Redis refuses or does not answer.
     """
@@ -77,7 +77,9 @@ def build(target: Target, collected: CollectedVerdicts, on_record: Callable[[int
     max_age_ms = target.retention.max_age_ms
     oldest_ms = 0 if max_age_ms is None else now_ms - max_age_ms
     skipped = forgotten(collected.numbered(), collected.takedowns, target.retention.max_documents)
-    _refuse_missing(target.needs, collected, skipped, oldest_ms)
+    if target.needs is not None:
+        _refuse_mixed(collected)
+        _refuse_missing(target.needs, collected, skipped, oldest_ms)
     last = collected.last_seq + collected.counts.renumbered
     count = sum(1 for _ in collected.kept(skipped, oldest_ms))
     marks = [MarkRow(*partition, offset) for partition, offset in sorted(collected.marks.items())]
@@ -95,9 +97,18 @@ def build(target: Target, collected: CollectedVerdicts, on_record: Callable[[int
     return store.release(generation)
 
 
-def _refuse_missing(needs: Needs | None, collected: CollectedVerdicts, skipped: int, oldest_ms: int) -> None:
-    if needs is None:
-        return
+def _refuse_mixed(collected: CollectedVerdicts) -> None:
+    if alike := collected.numbered_alike():
+        count = collected.counts.renumbered
+        raise InputError(
+            f"pages of {' and '.join(alike)} have been given the same numbers ({count:,} of them), as by two indexes "
+            "that write to one verdict topic. Give each a verdict_topic and a dead_letter_topic of its own; for this "
+            "rebuild write the verdicts of its input topic (source.topic) to a file (--from). With --partial all are "
+            "made one index"
+        )
+
+
+def _refuse_missing(needs: Needs, collected: CollectedVerdicts, skipped: int, oldest_ms: int) -> None:
     missing = list(collected.missing(skipped, oldest_ms, needs.from_first, needs.whole_from_ms))
     if missing:
         count, first = sum(map(len, missing)), missing[0]

@@ -16,6 +16,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
@@ -76,6 +77,7 @@ class CollectedVerdicts:
     archived: int = 0
     taken_down: list[RecordRow] = field(default_factory=list)
     _first_answered: dict[Partition, int] = field(default_factory=dict)
+    _numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     _gone: dict[str, tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class CollectedVerdicts:
             self.other_profile = verdict.profile
         elif verdict.seq is not None:
             self.last_seq = max(self.last_seq, verdict.seq)
+            least, most = self._numbers.get(verdict.source.topic, (verdict.seq, verdict.seq))
+            self._numbers[verdict.source.topic] = min(least, verdict.seq), max(most, verdict.seq)
             row = _row(verdict, verdict.seq, told.written_ms)
             self.unique.add(row)
 
@@ -143,6 +147,18 @@ class CollectedVerdicts:
                     yield range(last + 1, row.seq)
                 last = row.seq
             in_doubt = row.inserted_ms < whole_from_ms
+
+    def numbered_alike(self) -> list[str]:
+        """Input topics whose pages have been given the same numbers, as by two indexes; once `numbered` has ended.
+
+        One index that reads another topic from some day on goes on counting.
+        """
+        if not self.counts.renumbered:
+            return []
+        spans = sorted((span, topic) for topic, span in self._numbers.items() if not topic.startswith("file:"))
+        return sorted(
+            {topic for one, other in pairwise(spans) if other[0][0] <= one[0][1] for topic in (one[1], other[1])}
+        )
 
     def _renumbered(self) -> Iterator[tuple[RecordRow, bool]]:
         late: dict[str, RecordRow] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,9 +122,21 @@ def check_numbers(verdicts: Verdicts, findings: Findings) -> None:
         return verdicts.at(row), f"{verdicts.seq[row]:,} is the number of the page at {verdicts.at(former[row])} too"
 
     findings.add(NUMBER_TWICE, sorted(former), tell)
+    alike = {topic for pair in former.items() if len(topics := _topics(verdicts, pair)) > 1 for topic in topics}
+    if alike:
+        findings.notes.append(
+            f"pages of {' and '.join(sorted(alike))} have been given the same numbers, as by two indexes that write to "
+            "one verdict topic: give each its own (verdict_topic, dead_letter_topic)"
+        )
     if len(order):
         numbers = np.unique(verdicts.seq[order])
         if missing := int(numbers[-1] - numbers[0]) + 1 - len(numbers):
             findings.notes.append(
                 f"{missing:,} numbers between {numbers[0]:,} and {numbers[-1]:,} are of no page in these verdicts"
             )
+
+
+def _topics(verdicts: Verdicts, rows: Iterable[int]) -> set[str]:
+    """The input topics of these pages, those of files aside."""
+    topics = {verdicts.spots.names[verdicts.record[row] >> OFFSET_BITS][0] for row in rows}
+    return {topic for topic in topics if not topic.startswith(FILE)}
