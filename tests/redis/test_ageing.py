@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments import segmented
 from simhash.archive.segments.contents import Contents
-from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.errors import IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Retention, Unique
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.retiring import Retiring
@@ -377,6 +377,24 @@ def test_files_of_past_moments_stay_for_a_while_and_then_go(aged, filled, monkey
     assert len(aged.contents().segments) == 1
     assert aged.opened()
     assert moments.newest(aged.directory) != Contents()
+
+
+def test_two_indexes_in_one_directory_leave_each_other_what_they_need(aged, pages, filled, backend, name, monkeypatch):
+    """As of one name, on two servers, that were begun in the same directory before either had retired a page."""
+    other = Aged(backend, f"{name}-other", aged.directory)
+    assert not moments.is_shared(aged.directory, aged.contents())
+    other.judge(pages[:60])
+    four_segments(aged)
+    other.ageing(5).retire()
+    monkeypatch.setattr(segments, "KEEP_SECONDS", -60.0)
+    for one in (aged, other, aged):
+        one.ageing().sweep()
+    assert moments.is_shared(aged.directory, aged.contents())
+    other.worker = other.opened()
+    assert [kind for kind, _ in other.judge(fresh(pages[:60], 20_000))] == ["duplicate"] * 60
+    goes_on(aged, filled, pages)
+    with pytest.raises(TableMismatch, match="holds the archives of 2 indexes"):
+        moments.newest(aged.directory)
 
 
 # From the verdicts ---------------------------------------------------------------------------------------------------

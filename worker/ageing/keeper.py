@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from simhash.archive.segments.contents import Contents
+from simhash.archive.segments.contents import Contents, is_shared
 from simhash.errors import IndexMigrated, IndexUnreachable, TableFault
 from simhash.index.redis.operators.retiring import Retiring
 from worker.ageing.segments import Ageing
@@ -134,6 +134,11 @@ def opened(settings: Settings, stopping: Callable[[], bool] = lambda: False) -> 
 def _keep(settings: Settings, step: str, metrics: AgeingMetrics, stopping: threading.Event) -> None:
     ageing = opened(settings, stopping.is_set)
     log.info("ageing: %s, into %s", step, ageing.directory)
+    if is_shared(ageing.directory, ageing.retiring.contents()):
+        log.warning(
+            "%s is the archive of another index too: give each an index_name, or an archive, of its own",
+            ageing.directory,
+        )
     while not stopping.is_set():
         with alone(ageing.directory, step) as is_ours:
             if is_ours:

@@ -97,8 +97,7 @@ class Ageing:
 
     def sweep(self) -> list[str]:
         """Remove what belongs to moments that are past for long; the names of what was removed."""
-        present = self.retiring.contents().generation
-        return moments.sweep(self.directory, present, time.time() - KEEP_SECONDS)
+        return moments.sweep(self.directory, self.retiring.contents(), time.time() - KEEP_SECONDS)
 
     def _moved(self, edit: Callable[[Contents], Contents | None]) -> Contents | None:
         after = self.retiring.move(edit)

@@ -92,13 +92,13 @@ def begin(directory: Path) -> Contents:
     Raises:
         IndexMismatch: there is an archive already, of an index that was lost, or is another one.
     """
-    there, empty = moments.newest(directory), Contents()
-    if there is not None and there != empty:
+    if there := moments.newest(directory):
         raise IndexMismatch(
             f"{directory} holds an archive up to number {there.archived:,}, but the index knows nothing of it: Redis "
             "was emptied, or it is another index's. Make the index again (simhash-dedup rebuild), or if it is to begin "
             f"behind these pages, stop all workers and announce it: simhash-dedup index base {directory}"
         )
     directory.mkdir(parents=True, exist_ok=True)
+    empty = moments.first()
     moments.write(directory, empty)
     return empty

@@ -6,7 +6,8 @@
 
 The files do not say which moment is the present one: the index does, which names a generation. So two programs that
 write at the same time spoil nothing: both files are there, and the index moves to one of them. A moment that is past
-stays for a while, and all its segments with it: a Redis that lost its last seconds names it again.
+stays for a while, and all its segments with it: a Redis that lost its last seconds names it again. Moments of another
+index, whose archive was begun here by mistake, are told by their lineage and left alone.
 
 Segments hold ascending, disjoint stretches of numbers. All records with a number up to `archived` lie in them, but for
 those that were taken down. The number of one that was taken down after it had come here stands in `gone`: lookups pass
@@ -16,6 +17,7 @@ over it, and the next merge leaves it out.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -57,6 +59,7 @@ class Contents(msgspec.Struct, frozen=True):
         archived: all records with a number up to this one lie here.
         segments: ascending.
         gone: ascending.
+        lineage: a word that all moments of one archive have; none in archives that were begun before there was one.
     """
 
     format: int = FORMAT
@@ -64,6 +67,7 @@ class Contents(msgspec.Struct, frozen=True):
     archived: int = 0
     segments: tuple[Segment, ...] = ()
     gone: tuple[int, ...] = ()
+    lineage: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def generation(self) -> str:
@@ -98,7 +102,12 @@ class Contents(msgspec.Struct, frozen=True):
         return self._next(self.archived, self.segments, {*self.gone, *here}) if here - {*self.gone} else None
 
     def _next(self, archived: int, segments: tuple[Segment, ...], gone: set[int]) -> Contents:
-        return Contents(FORMAT, self.number + 1, archived, segments, tuple(sorted(gone)))
+        return Contents(FORMAT, self.number + 1, archived, segments, tuple(sorted(gone)), self.lineage)
+
+
+def first() -> Contents:
+    """The first moment of an archive, which holds nothing."""
+    return Contents(lineage=secrets.token_hex(8))
 
 
 def path_of(directory: Path, generation: str) -> Path:
@@ -139,30 +148,43 @@ def read(directory: Path, generation: str) -> Contents:
 
 
 def newest(directory: Path) -> Contents | None:
-    """The moment that was written last; None: there is none.
+    """The moment that was written last of those that hold something; None: there is none.
 
     Which one is the present one the index says; this is for an index that is made afresh.
 
     Raises:
         TableFault: a file cannot be used.
+        TableMismatch: there are those of several indexes.
     """
-    found = [(read(directory, path.name[len(_START) : -len(_END)]), path) for path in _paths(directory)]
+    found = [(each, path) for each, path in _moments(directory) if each.archived]
     if not found:
         return None
+    if (several := len({each.lineage for each, _ in found})) > 1:
+        raise TableMismatch(f"{directory} holds the archives of {several} indexes, and does not say which is whose")
     return max(found, key=lambda each: (each[0].number, each[1].stat().st_mtime_ns))[0]
+
+
+def is_shared(directory: Path, contents: Contents) -> bool:
+    """Whether another index than that of `contents` keeps its archive here too."""
+    return any(each.archived and each.lineage != contents.lineage for each, _ in _moments(directory))
+
+
+def _moments(directory: Path) -> list[tuple[Contents, Path]]:
+    return [(read(directory, path.name[len(_START) : -len(_END)]), path) for path in _paths(directory)]
 
 
 def _paths(directory: Path) -> Iterator[Path]:
     return directory.glob(f"{_START}*{_END}")
 
 
-def sweep(directory: Path, present: str, before: float) -> list[str]:
-    """Remove what nobody needs: moments but the present one that were touched last before that time (as files have
+def sweep(directory: Path, present: Contents, before: float) -> list[str]:
+    """Remove what nobody needs: moments before the present one that were touched last before that time (as files have
     it), and what no moment that is left names. Returns the names of what was removed."""
-    over = [path for path in _paths(directory) if path != path_of(directory, present) and _older(path, before)]
+    there = _moments(directory)
+    over = [p for each, p in there if each.lineage == present.lineage and each != present and _older(p, before)]
     for path in over:
         path.unlink(missing_ok=True)
-    kept = [read(directory, path.name[len(_START) : -len(_END)]) for path in _paths(directory)]
+    kept = [each for each, path in there if path not in over]
     used = {segment.name for contents in kept for segment in contents.segments}
     unused = [
         path
