@@ -417,6 +417,17 @@ class Frozen(MemoryIndex):
         return super().mark(partition)
 
 
+def test_a_worker_that_waits_for_its_index_stays_in_its_group(stream, index, caplog):
+    """For longer than the group lets a member go without a poll: 1 s, three calls to Redis and a transaction."""
+    away = Attesting(index.spec)
+    away.away = 6  # with pauses of .1, .2, .4, .8, 1.6 and 3.2 s
+    stream.send([json_page(0, "a page " * 30)])
+    with caplog.at_level("INFO"):
+        run(stream, away, 1, session_timeout="1s", redis_timeout="500ms", transaction_timeout="1s")
+    assert caplog.text.count(f"partition {stream.input_topic}[0] is ours") == 1
+    assert "partitions lost" not in caplog.text
+
+
 def test_one_that_stood_still_before_it_checked_its_offset_accuses_nobody(stream, index):
     """Its group has put it out, and another worker has read on: the mark is above what the offset was."""
     frozen = Frozen(index.spec)
