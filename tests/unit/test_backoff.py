@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from worker.errors import BatchAborted, BrokerError, BrokerUnreachable, NobodyAnswers
+from worker.errors import BrokerError, BrokerUnreachable, Fenced, NobodyAnswers
 from worker.stream import backoff
 from worker.stream.backoff import EASY_COMMITS, Backoff, patiently
 
@@ -49,36 +49,40 @@ def test_who_is_to_stop_waits_no_longer():
         patiently(failing(BrokerUnreachable("still")), stopping)
 
 
-def halvings(failures, commits):
-    """After these in a row, of a worker that is told to stop: it does not wait."""
-    stopping = threading.Event()
-    stopping.set()
-    made = Backoff(stopping)
-    for _ in range(failures):
-        made.pause(BatchAborted("too much"))
+def halvings(times, commits):
+    """After so many batches in a row that took too long, and commits behind them."""
+    made = Backoff(threading.Event())
+    for _ in range(times):
+        made.took_too_long()
     for _ in range(commits):
         made.overcome()
     return made.halvings
 
 
-def test_batches_are_halved_with_each_failure():
-    assert [halvings(failures, 0) for failures in range(4)] == [0, 1, 2, 3]
+def test_batches_are_halved_each_time_that_one_takes_too_long():
+    assert [halvings(times, 0) for times in range(4)] == [0, 1, 2, 3]
 
 
 def test_batches_grow_again_with_commits_in_a_row():
     assert [halvings(2, commits) for commits in (EASY_COMMITS - 1, EASY_COMMITS, 9 * EASY_COMMITS)] == [2, 1, 0]
 
 
-def test_a_failure_ends_the_row():
-    stopping = threading.Event()
-    stopping.set()
-    made = Backoff(stopping)
+def test_one_that_takes_too_long_ends_the_row():
+    made = Backoff(threading.Event())
     for _ in range(3):
-        made.pause(BatchAborted("too much"))
+        made.took_too_long()
         for _ in range(EASY_COMMITS - 1):
             made.overcome()
     assert made.halvings == 3
 
 
-def test_brokers_that_were_away_for_a_day_leave_no_small_batches():
+def test_other_failures_leave_batches_as_large_as_they_are():
+    stopping = threading.Event()
+    stopping.set()
+    made = Backoff(stopping)
+    made.pause(Fenced("this worker stood still"))
+    assert made.halvings == 0
+
+
+def test_brokers_that_were_slow_for_a_day_leave_no_small_batches():
     assert halvings(20_000, 14 * EASY_COMMITS) == 0

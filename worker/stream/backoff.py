@@ -1,5 +1,5 @@
-"""What failures cost: a pause that doubles from one to the next, batches half as large, and an end when they last or
-fences come too often.
+"""What failures cost: a pause that doubles from one to the next, smaller batches where these took too long, and an end
+when they last or fences come too often.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ START_SECONDS = 30.0
 EASY_COMMITS = 8
 """After so many commits in a row batches may be twice as large again."""
 MOST_HALVINGS = 14
-"""As often the largest `batch_pages` can be halved."""
+"""So often the largest `batch_pages` can be halved."""
 
 
 class Backoff:
     """Failures in a row, of a loop that ends when `stopping` is set.
 
     Attributes:
-        halvings: so often the most that a batch may hold is to be halved: once more after each failure, once less after
-            `EASY_COMMITS`. Behind a narrow line, or a broker's quota, a full batch may take longer than a transaction
-            may; it would be read again, as large as before, for ever.
+        halvings: so often the most that a batch may hold is to be halved: once more after each that took too long, once
+            less after `EASY_COMMITS`. Behind a narrow line, or a broker's quota, a full batch may take longer than a
+            transaction may; it would be read again, as large as before, for ever.
     """
 
     def __init__(self, stopping: threading.Event) -> None:
@@ -51,9 +51,12 @@ class Backoff:
         if self._commits % EASY_COMMITS == 0:
             self.halvings = max(0, self.halvings - 1)
 
+    def took_too_long(self) -> None:
+        """No answer came in the time that a transaction has: the next batch is to be smaller."""
+        self._commits, self.halvings = 0, min(self.halvings + 1, MOST_HALVINGS)
+
     def pause(self, error: Exception) -> None:
         """Say what failed, and wait."""
-        self._commits, self.halvings = 0, min(self.halvings + 1, MOST_HALVINGS)
         self._pause_seconds = min(max(SHORTEST_PAUSE_SECONDS, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
         log.warning("%s; again in %.1f s", error, self._pause_seconds)
         self._stopping.wait(self._pause_seconds)

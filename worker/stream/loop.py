@@ -289,7 +289,11 @@ class Loop:
             return
         with self._parts.metrics.stages["commit"].time():
             watermark = self._parts.index.watermark()
-            self._session.send(outgoing, offsets, self._parts.on_step, watermark)
+            try:
+                self._session.send(outgoing, offsets, self._parts.on_step, watermark)
+            except BrokerUnreachable:
+                self._backoff.took_too_long()
+                raise
         self._parts.on_step("committed")
         self._partitions.committed(offsets, watermark)
         self._count([each.outcome for each in items], judged)

@@ -13,6 +13,7 @@ producer has begun: then the transaction is over, one way or the other, and the 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from worker.stream.kafka.connect import client_options
 PRODUCER_BATCH_BYTES = 256 << 10
 LINGER_MS = 1_000
 """Longer than a batch takes to be handed over: `flush` ends it, and one request brings all of a partition."""
+LEAST_SECONDS = 2.0
+"""So long each step is waited for, whatever is left of the transaction's time: a worker that stood still meanwhile is
+to learn what has become of it."""
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]
@@ -51,6 +55,7 @@ class Transactions:
         batch_bytes = min(PRODUCER_BATCH_BYTES, *largest.values())
         self._options = _producer_options(settings, transactional_id, batch_bytes)
         self._seconds = settings.transaction_timeout  # after which the broker aborts it anyway
+        self._end = 0.0
         self._producer: _Producer | None = None
         self._begin()
 
@@ -72,6 +77,7 @@ class Transactions:
         """
         try:
             producer = self._open
+            self._end = time.monotonic() + self._seconds
             producer.begin_transaction()
             on_step("begun")
             self._send(producer, outgoing)
@@ -130,7 +136,7 @@ class Transactions:
 
         thread = threading.Thread(target=run, name="transaction", daemon=True)
         thread.start()
-        thread.join(self._seconds)
+        thread.join(max(LEAST_SECONDS, self._end - time.monotonic()))
         if thread.is_alive():
             raise errors.KafkaTimeoutError(
                 f"the end of a transaction, within {self._seconds:.0f} s (transaction_timeout)"
@@ -142,7 +148,7 @@ class Transactions:
         """Send, and have every send confirmed."""
         futures = [producer.send(o.topic, o.value, o.key, o.headers, o.partition) for o in outgoing]
         try:
-            producer.flush(timeout=self._seconds)
+            producer.flush(timeout=max(LEAST_SECONDS, self._end - time.monotonic()))
         except errors.UnknownError as error:  # "Future not done": the client has split a batch
             raise errors.MessageSizeTooLargeError("a topic takes less than when this session began") from error
         for future in futures:
