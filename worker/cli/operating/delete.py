@@ -89,7 +89,8 @@ def _taken_down(whole: Whole, found: list[Found]) -> int:
         return whole.take_down(found)
     except IndexFault as error:
         still = "pages that were told of as removed may still be there, until the same command has come to its end"
-        raise type(error)(f"{error}; {still}") from error
+        error.args = (f"{error}; {still}",)
+        raise
 
 
 def _listed(file: IO[bytes] | None) -> Iterator[str]:
