@@ -379,6 +379,17 @@ def test_files_of_past_moments_stay_for_a_while_and_then_go(aged, filled, monkey
     assert moments.newest(aged.directory) != Contents()
 
 
+def test_a_past_moment_that_is_damaged_is_in_nobodys_way(aged, filled, monkeypatch):
+    past = aged.contents()
+    aged.ageing(5).retire()
+    (damaged,) = aged.directory.glob(f"contents-{past.generation}.json")
+    damaged.write_bytes(b"{")
+    assert not moments.is_shared(aged.directory, aged.contents())
+    monkeypatch.setattr(segments, "KEEP_SECONDS", -60.0)
+    assert aged.ageing().sweep() == [damaged.name]
+    assert aged.opened()
+
+
 def test_two_indexes_in_one_directory_leave_each_other_what_they_need(aged, pages, filled, backend, name, monkeypatch):
     """As of one name, on two servers, that were begun in the same directory before either had retired a page."""
     other = Aged(backend, f"{name}-other", aged.directory)

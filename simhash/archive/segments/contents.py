@@ -27,7 +27,7 @@ import msgspec
 import xxhash
 
 from simhash.archive.format.durable import write_whole
-from simhash.errors import TableCorrupt, TableMismatch
+from simhash.errors import TableCorrupt, TableFault, TableMismatch
 
 FORMAT = 1
 _START, _END = "contents-", ".json"
@@ -156,7 +156,7 @@ def newest(directory: Path) -> Contents | None:
         TableFault: a file cannot be used.
         TableMismatch: there are those of several indexes.
     """
-    found = [(each, path) for each, path in _moments(directory) if each.archived]
+    found = [(each, path) for path in _paths(directory) if (each := read(directory, _generation(path))).archived]
     if not found:
         return None
     if (several := len({each.lineage for each, _ in found})) > 1:
@@ -166,11 +166,20 @@ def newest(directory: Path) -> Contents | None:
 
 def is_shared(directory: Path, contents: Contents) -> bool:
     """Whether another index than that of `contents` keeps its archive here too."""
-    return any(each.archived and each.lineage != contents.lineage for each, _ in _moments(directory))
+    others = (path for path in _paths(directory) if not _is_of(contents, path))
+    return any(read(directory, _generation(path)).archived for path in others)
 
 
-def _moments(directory: Path) -> list[tuple[Contents, Path]]:
-    return [(read(directory, path.name[len(_START) : -len(_END)]), path) for path in _paths(directory)]
+def _is_of(contents: Contents, path: Path) -> bool:
+    """Whether a moment is of the same archive; one that is damaged may be taken for that, for nobody can use it."""
+    try:
+        return read(path.parent, _generation(path)).lineage == contents.lineage
+    except TableFault:
+        return True
+
+
+def _generation(path: Path) -> str:
+    return path.name[len(_START) : -len(_END)]
 
 
 def _paths(directory: Path) -> Iterator[Path]:
@@ -178,13 +187,13 @@ def _paths(directory: Path) -> Iterator[Path]:
 
 
 def sweep(directory: Path, present: Contents, before: float) -> list[str]:
-    """Remove what nobody needs: moments before the present one that were touched last before that time (as files have
-    it), and what no moment that is left names. Returns the names of what was removed."""
-    there = _moments(directory)
-    over = [p for each, p in there if each.lineage == present.lineage and each != present and _older(p, before)]
+    """Remove what nobody needs: moments but the present one, damaged ones too, that were touched last before that time
+    (as files have it), and what no moment that is left names. Returns the names of what was removed."""
+    past = [path for path in _paths(directory) if path != path_of(directory, present.generation)]
+    over = [path for path in past if _older(path, before) and _is_of(present, path)]
     for path in over:
         path.unlink(missing_ok=True)
-    kept = [each for each, path in there if path not in over]
+    kept = [read(directory, _generation(path)) for path in _paths(directory)]
     used = {segment.name for contents in kept for segment in contents.segments}
     unused = [
         path
