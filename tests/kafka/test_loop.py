@@ -96,7 +96,7 @@ def run(
         except Exception as error:
             failure.append(error)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
         if crash_at or stop_at:
@@ -425,6 +425,15 @@ def test_a_worker_that_waits_for_its_index_stays_in_its_group(stream, index, cap
         run(stream, away, 1, session_timeout="1s", redis_timeout="500ms", transaction_timeout="1s")
     assert caplog.text.count(f"partition {stream.input_topic}[0] is ours") == 1
     assert "partitions lost" not in caplog.text
+
+
+def test_a_worker_that_waits_for_its_index_ends_when_it_is_told_to(stream, index):
+    away = Attesting(index.spec)
+    away.away = 1_000_000
+    stream.send([json_page(0, "a page " * 30)])
+    run(stream, away, 0, stop_at="prepared")
+    assert not stream.verdicts()
+    run(stream, index, 1)
 
 
 def test_one_that_stood_still_before_it_checked_its_offset_accuses_nobody(stream, index):
