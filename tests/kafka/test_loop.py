@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, MemberToRemove
 from prometheus_client import CollectorRegistry
 
 from benchmarks.walk import Here
-from simhash.errors import IndexUnreachable
+from simhash.errors import IndexLost, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
@@ -149,6 +149,31 @@ def test_who_answers_after_a_failure_is_held_against_what_others_committed_too(k
 
     run(stream, attesting, 60, on_step=goes_away_once)
     assert {"another worker's", "own"} in attesting.presented
+
+
+class Restored(Attesting):
+    """Does not answer once, and is then one that lacks what it attested."""
+
+    def present(self, watermarks):
+        if not self.away and self.attests in set(watermarks):
+            raise IndexLost("an older copy")
+
+
+@pytest.mark.parametrize("away", [0, 1], ids=["that begins", "whose index comes back"])
+def test_nothing_is_judged_by_an_index_that_lacks_what_it_attested(stream, index, away):
+    """A worker looks before it judges the first page, and each time that it had to wait for the index."""
+    attesting = Attesting(index.spec)
+    attesting.attests = "what was there"
+    pages = [json_page(n, text) for n, text in enumerate(texts(40, Random(5)))]
+    stream.send(pages[:20])
+    run(stream, attesting, 20)
+    restored = Restored(index.spec)
+    restored.attests, restored.away = attesting.attests, away
+    stream.send(pages[20:])
+    with pytest.raises(IndexLost, match="an older copy"):
+        run(stream, restored, 40)
+    assert restored.documents() == 0
+    assert len(stream.verdicts()) == 20
 
 
 def test_the_unique_topic_holds_the_unique_pages_as_they_came(stream, index):
