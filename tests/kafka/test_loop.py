@@ -176,6 +176,22 @@ def test_nothing_is_judged_by_an_index_that_lacks_what_it_attested(stream, index
     assert len(stream.verdicts()) == 20
 
 
+def test_a_worker_that_has_nothing_to_do_says_that_its_index_lacks_what_it_attested(stream, index):
+    attesting = Attesting(index.spec)
+    stream.send([json_page(0, "a page " * 30)])
+
+    def lacks(_):
+        raise IndexLost("an older copy")
+
+    def restored(step):
+        if step == "committed":
+            attesting.present = lacks
+
+    with pytest.raises(IndexLost, match="an older copy"):
+        run(stream, attesting, 2, on_step=restored)
+    assert len(stream.verdicts()) == 1
+
+
 def test_the_unique_topic_holds_the_unique_pages_as_they_came(stream, index):
     records = [json_page(n, text) for n, text in enumerate(texts(40, Random(5)))]
     stream.send(records, headers=[("traceparent", b"00-1-2-01")])
