@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from random import Random
+from urllib.parse import urlsplit
 
 from simhash.index import Duplicate, Entry, IndexSpec, Relation, Unique
 from simhash.index.memory import MemoryIndex
@@ -48,7 +49,7 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
     width = rule.verifier_bits + 32 * rule.bands
     match = better = None
     if isinstance(decision, Duplicate):
-        record = decision.match
+        record, host = decision.match, urlsplit(page.url).hostname
         exact = record.has_text_of(page.digest)
         similarity = 1.0 if exact else max(0.0, 1 - 2 * sketched(page, record.verifier, rule) / rule.verifier_bits)
         lengths = (page.features or 0, record.features or 0)
@@ -63,7 +64,7 @@ def verdict(page: Entry, decision: Unique | Duplicate, rule: Relation) -> dict:
             "same_url": record.url == page.url,
             "fetched_at": record.fetched_at,
             "seq": record.seq,
-            "same_host": False,
+            "same_host": record.url == page.url or (host is not None and host == urlsplit(record.url).hostname),
             "similarity": round(similarity, 3),
             "containment": None if share is None or record.features is None else round(share, 3),
             "size": record.features,

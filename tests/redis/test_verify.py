@@ -16,7 +16,7 @@ from simhash.signature.profiles import profile as profile_of
 from tests.unit.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
 from worker.errors import SettingsError
-from worker.verifying import rules, table_masks
+from worker.verifying import rules, sources, table_masks
 from worker.verifying.missed import MissedSearch
 from worker.verifying.told import ExportedDesign
 
@@ -153,6 +153,34 @@ def test_a_verdict_about_what_stood_there_before_is_no_answer_to_the_record(say,
     assert code == 1
     assert "2 x answer to another record" in told
     assert "has other bytes, or another time, than the record that was judged" in told
+
+
+@pytest.mark.parametrize("field", ["url", "id", "fetched_at"])
+def test_a_verdict_that_names_another_page_than_its_record_does_is_found(say, tmp_path, field):
+    """As when answers were given to the wrong pages: by themselves they look right."""
+    out, told = tmp_path / "verdicts.jsonl", []
+    inputs = tmp_path / "pages.jsonl"
+    pages = [{"url": f"http://a.example/{n}", "id": f"{n}", "fetched_at": f"2026-11-29T10:00:0{n}Z"} for n in range(9)]
+    inputs.write_bytes(lines([page | {"text": f"words{n} " * 40} for n, page in enumerate(pages)]))
+    assert say("file", inputs, "--out", out, "-q")[0] == 0
+    told = [json.loads(line) for line in out.read_bytes().splitlines()]
+    told[2][field], told[5][field] = told[5][field], told[2][field]
+    out.write_bytes(lines(told))
+    assert say("verify", out, "-q")[0] == 0
+    code, found, _ = say("verify", out, "--input", inputs)
+    assert code == 1
+    assert "2 x answer about another page" in found
+    assert "has another url, id or fetched_at than the answer" in found
+
+
+def test_of_a_line_that_is_too_long_only_the_bytes_are_compared(say, tmp_path, monkeypatch):
+    out, inputs = tmp_path / "verdicts.jsonl", tmp_path / "pages.jsonl"
+    inputs.write_bytes(lines([{"url": f"http://a.example/{n}", "text": "word " * 400} for n in range(3)]))
+    assert say("file", inputs, "--out", out, "-q")[0] == 0
+    out.write_bytes(out.read_bytes().replace(b"a.example/1", b"b.example/1"))
+    assert "answer about another page" in say("verify", out, "--input", inputs)[1]
+    monkeypatch.setattr(sources, "MOST_LINE_BYTES", 1000)
+    assert "answer about another page" not in say("verify", out, "--input", inputs)[1]
 
 
 @pytest.fixture(scope="module")
@@ -308,6 +336,12 @@ def first_of(told, wanted):
     return next(v for v in near(told) if v["match"]["kind"] == "near" and wanted(v))
 
 
+def claim_the_same_host(told):
+    verdict = first_of(told, lambda v: re.match(r"https?://[a-z0-9.-]+/", v["match"]["url"]))
+    verdict["url"] = "http://elsewhere.example/"
+    verdict["match"]["same_host"] = True
+
+
 def change_a_similarity(told):
     first_of(told, lambda v: v["match"]["similarity"] > 0.1)["match"]["similarity"] -= 0.031
 
@@ -367,6 +401,7 @@ DOCTORED = [
     (turn_same_url, "wrong same_url"),
     (deny_the_canonical_url, "wrong is_canonical"),
     (claim_a_canonical_url, "wrong is_canonical"),
+    (claim_the_same_host, "wrong same_host"),
     (change_a_similarity, "wrong similarity"),
     (change_a_size, "wrong size"),
     (change_a_containment, "wrong containment"),

@@ -4,7 +4,7 @@ import numpy as np
 
 from worker.verifying.answered import UNKNOWN, Answers, InputRecords, check_input, check_twice
 from worker.verifying.findings import Findings
-from worker.verifying.verdict_columns import Spots
+from worker.verifying.verdict_columns import UNTOLD, Spots
 
 
 def answered(*records):
@@ -18,7 +18,8 @@ def held_against(answers, *records):
     """What is found where the input has these records."""
     findings = Findings()
     numbers = np.array(sorted(answers.spots.number(*each) for each in records), dtype=np.int64)
-    check_input(answers, InputRecords(numbers, np.zeros(len(numbers), np.uint64)), findings)
+    observations, pages = np.zeros(len(numbers), np.uint64), np.full(len(numbers), UNTOLD)
+    check_input(answers, InputRecords(numbers, observations, pages), findings)
     return findings
 
 

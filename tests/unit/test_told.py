@@ -127,6 +127,44 @@ def test_any_two_addresses_are_compared_as_the_worker_does(match, reference):
     assert not told.is_wrong_of_canonical(told.verdict(json.dumps(whole).encode()))
 
 
+@given(ADDRESSES, ADDRESSES)
+def test_the_hosts_of_any_two_addresses_are_compared_as_the_worker_does(own, match):
+    host = hints.host_of(own)
+    is_same = own == match or (host is not None and host == hints.host_of(match))
+    whole = VERDICT | {"url": own, "match": VERDICT["match"] | {"url": match, "same_host": is_same}}
+    assert not told.is_wrong_of_host(told.verdict(json.dumps(whole).encode()))
+
+
+@pytest.mark.parametrize(
+    ("own", "match", "is_same"),
+    [
+        ("http://a.example/x", "https://A.example:8443?y", True),
+        ("http://a.example", "http://b.example", False),
+        ("http://a.example/", "http://a.example.net/", False),
+    ],
+)
+def test_what_is_wrongly_said_of_two_hosts_is_seen(own, match, is_same):
+    for said in (is_same, not is_same, None):
+        whole = VERDICT | {"url": own, "match": VERDICT["match"] | {"url": match, "same_host": said}}
+        assert told.is_wrong_of_host(told.verdict(json.dumps(whole).encode())) is (said is (not is_same))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{}", b'{"url": 1}', b'{"url": "\\ud800"}', b"\xff", b'{"url": "x", "a": ' + b"[" * 5000, b"[" * 5000],
+)
+def test_what_is_no_page_has_no_name(value):
+    assert told.page_in(value) is None
+    assert told.page_under(b"\xff") is None
+
+
+def test_a_page_is_named_as_its_verdict_names_it():
+    page = {"url": "http://a/é", "text": "a", "id": "7", "fetched_at": "2026-11-29"}
+    for mark in (b"", b"\xef\xbb\xbf"):
+        assert told.page_in(mark + json.dumps(page).encode()) == told.PageName("http://a/é", "7", "2026-11-29")
+    assert told.page_under("http://a/é".encode()) == told.PageName("http://a/é")
+
+
 @pytest.mark.parametrize("timestamp", [None, 0, 1_764_000_000_000])
 @pytest.mark.parametrize("key", [None, b"", b"a key"])
 def test_a_delivery_is_named_as_the_worker_names_it(key, timestamp):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from worker.verifying.findings import Findings
-from worker.verifying.verdict_columns import OFFSET_BITS, Numbers, Spots, Verdicts, Words
+from worker.verifying.verdict_columns import OFFSET_BITS, UNTOLD, Numbers, Spots, Verdicts, Words
 
 TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
-OTHER = "answer to another record"
+OTHER, OTHER_PAGE = "answer to another record", "answer about another page"
 NUMBER_TWICE = "number given twice"
 FILE = "file:"
 """What the digest of a file begins with, where it stands in place of a topic."""
@@ -19,10 +19,12 @@ FILE = "file:"
 
 @dataclass(frozen=True)
 class InputRecords:
-    """What there was to answer: records in rising order, each with what names its delivery."""
+    """What there was to answer: records in rising order, each with what names its delivery, and the hash of its page
+    (url, id, fetched_at; UNTOLD: it is none, or too long to be looked at)."""
 
     record: Numbers
     observation: Words
+    page: Numbers
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,16 @@ def check_told_of(verdicts: Verdicts, inputs: InputRecords, findings: Findings) 
     """Each verdict is about the record that stands there now: not about one that stood there before the topic was made
     again, nor about another page."""
     known = np.flatnonzero(np.isin(verdicts.record, inputs.record))
-    now = inputs.observation[np.searchsorted(inputs.record, verdicts.record[known])]
+    at = np.searchsorted(inputs.record, verdicts.record[known])
 
-    def tell(row: int) -> tuple[object, str]:
-        where = verdicts.spots.show(int(verdicts.record[row]))
-        return verdicts.at(row), f"{where} has other bytes, or another time, than the record that was judged"
+    def tell(what: str) -> Callable[[int], tuple[object, str]]:
+        return lambda row: (verdicts.at(row), f"{verdicts.spots.show(int(verdicts.record[row]))} has {what}")
 
-    findings.add(OTHER, known[now != verdicts.observation[known]], tell)
+    is_it = inputs.observation[at] == verdicts.observation[known]
+    findings.add(OTHER, known[~is_it], tell("other bytes, or another time, than the record that was judged"))
+    page = inputs.page[at]
+    is_other = (page != UNTOLD) & (page != verdicts.page[known])
+    findings.add(OTHER_PAGE, known[is_it & is_other], tell("another url, id or fetched_at than the answer"))
 
 
 def _expired(numbers: Numbers, records: Numbers, spots: Spots) -> np.ndarray:

@@ -26,7 +26,7 @@ from worker.verifying.missed import check_missed
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
 from worker.verifying.table_masks import named
-from worker.verifying.verdict_columns import Spots, VerdictColumns, Verdicts
+from worker.verifying.verdict_columns import UNTOLD, Spots, VerdictColumns, Verdicts, page_hash
 
 NO_VERDICT, OTHER_PROFILE = "not a verdict", "another profile"
 PROGRESS = Callable[[str], None]
@@ -135,16 +135,17 @@ class Check:
         return Answers(spots, record, np.concatenate([verdicts.place, np.array(places, dtype=np.int64)]))
 
     def _inputs(self, spots: Spots) -> InputRecords:
-        def rows() -> Iterator[tuple[int, int]]:
+        def rows() -> Iterator[tuple[int, int, int]]:
             for count, read in enumerate(self.sources.all_inputs(), 1):
                 if count % TELL_EVERY == 0:
                     self.tell(f"reading the input: {count:,} records")
-                yield spots.number(*read.place), read.observation
+                page = UNTOLD if read.page is None else page_hash(read.page.url, read.page.id, read.page.fetched_at)
+                yield spots.number(*read.place), read.observation, page
 
-        found = np.fromiter(rows(), dtype=[("record", np.int64), ("observation", np.uint64)])
+        found = np.fromiter(rows(), dtype=[("record", np.int64), ("observation", np.uint64), ("page", np.int64)])
         self.counts.records = len(found)
         record, first = np.unique(found["record"], return_index=True)
-        return InputRecords(record, found["observation"][first])
+        return InputRecords(record, found["observation"][first], found["page"][first])
 
     def _check_profiles(self, verdicts: Verdicts) -> None:
         names = verdicts.profiles

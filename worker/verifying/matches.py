@@ -24,7 +24,7 @@ from worker.verifying.verdict_columns import (
 
 NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
 STRANGERS, DISTANCE, KIND, SAME_URL = "match does not match", "wrong distance", "wrong kind", "wrong same_url"
-CANONICAL = "wrong is_canonical"
+CANONICAL, SAME_HOST = "wrong is_canonical", "wrong same_host"
 YOUNGER = "match is younger"
 SIMILARITY, SIZE, CONTAINMENT, BETTER = "wrong similarity", "wrong size", "wrong containment", "wrong better"
 SIZE_SHARE = 0.04
@@ -160,6 +160,7 @@ def _check_names(each: _Named) -> None:
         told.miscalled[rows],
         lambda *_: "says of its match and its canonical url what they are not",
     )
+    each.tell(SAME_HOST, told.misplaced[rows], lambda *_: "says of its host and its match's what they are not")
 
 
 def _check_comparison(each: _Named) -> None:

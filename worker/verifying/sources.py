@@ -17,9 +17,11 @@ from worker.lines import lines_in, opened
 from worker.settings import Settings
 from worker.stream.kafka.replay import replayed
 from worker.verifying import told
-from worker.verifying.told import IN_FILE, Coordinates, ToldTakedown
+from worker.verifying.told import IN_FILE, Coordinates, PageName, ToldTakedown
 
 CHUNK_BYTES = 1 << 20
+MOST_LINE_BYTES = 64 << 20
+"""Of a longer line nothing is read but its bytes' hash."""
 LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -39,10 +41,11 @@ class ToldLetter(NamedTuple):
 
 
 class InputRecord(NamedTuple):
-    """A record that there was to answer: where it stands, and what names its delivery."""
+    """A record that there was to answer: where it stands, what names its delivery, and the page in it, if any."""
 
     place: Coordinates
     observation: int
+    page: PageName | None
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ class Sources:
             for received in replayed(self.settings, self.settings.input_topic):
                 source, key, value = received.record[:3]
                 place, content = Coordinates(*source[:3]), xxhash.xxh3_128(value or b"")
-                yield InputRecord(place, told.observation_of(place, source.timestamp, key, content))
+                page = told.page_in(value or b"") if self.settings.page_format == "json" else told.page_under(key)
+                yield InputRecord(place, told.observation_of(place, source.timestamp, key, content), page)
 
 
 @contextmanager
@@ -136,22 +140,26 @@ def _records_in(path: Path) -> Iterator[InputRecord]:
         )
     name = xxhash.xxh3_128(os.path.abspath(path).encode("utf-8", "surrogateescape") + b"\0" + _digest(path))
     with opened(path) as stream:
-        for number, content in _contents(stream):
+        for number, content, line in _contents(stream):
             place = Coordinates(f"file:{name.hexdigest()}", 0, number)
-            yield InputRecord(place, told.observation_of(place, None, None, content))
+            yield InputRecord(place, told.observation_of(place, None, None, content), told.page_in(line))
 
 
-def _contents(stream: IO[bytes]) -> Iterator[tuple[int, xxhash.xxh3_128]]:
-    """Of each line that is not blank its number, from 0, and the hash of its bytes."""
+def _contents(stream: IO[bytes]) -> Iterator[tuple[int, xxhash.xxh3_128, bytes]]:
+    """Of each line that is not blank its number, from 0, the hash of its bytes, and these (none, if it is too long)."""
     for number in count():
-        content, is_blank, at_end = xxhash.xxh3_128(), True, True
+        content, is_blank, size, kept = xxhash.xxh3_128(), True, 0, []
         for piece in _pieces(stream):
             content.update(piece)
-            is_blank, at_end = is_blank and piece.isspace(), False
-        if at_end:
+            is_blank, size = is_blank and piece.isspace(), size + len(piece)
+            if size <= MOST_LINE_BYTES:
+                kept.append(piece)
+            else:
+                kept.clear()
+        if not size:
             return
         if not is_blank:
-            yield number, content
+            yield number, content, b"".join(kept)
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:

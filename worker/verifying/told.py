@@ -15,7 +15,10 @@ _T = TypeVar("_T")
 ERRORS_PREFIX = "__connect.errors."
 REPLAYED = "simhash-dedup.replayed"
 _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
+_HOST = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]*)?(?:[/?#].*)?", re.I | re.A | re.S)
+"""Of these every reader of URLs finds the same host; of others not."""
 _NUMBER = re.compile(rb"[0-9]{1,14}")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 IN_FILE = -1
 """The partition of a place in a file; its offset is the line."""
 MOST_NUMBER = 1 << 48
@@ -43,6 +46,7 @@ class ToldMatch(msgspec.Struct):
     same_url: bool
     fetched_at: str | None
     seq: Number
+    same_host: bool | None = None
     similarity: Share | None = None
     containment: Share | None = None
     size: Number | None = None
@@ -86,6 +90,30 @@ class Told(msgspec.Struct):
     previous: ToldPrevious | None = None
 
 
+class PageName(msgspec.Struct):
+    """What a verdict repeats of the page that it is about."""
+
+    url: str
+    id: str | None = None
+    fetched_at: str | None = None
+
+
+def page_in(value: bytes) -> PageName | None:
+    """The page in a record of JSON; None: it is none, and has no verdict."""
+    try:
+        return _page.decode(value.removeprefix(_BYTE_ORDER_MARK))
+    except (ValueError, RecursionError):
+        return None
+
+
+def page_under(key: bytes | None) -> PageName | None:
+    """The page whose URL is a record's key; None: it is none, and has no verdict."""
+    try:
+        return PageName((key or b"").decode())
+    except UnicodeDecodeError:
+        return None
+
+
 def observation_of(place: Coordinates, timestamp: int | None, key: bytes | None, content: xxhash.xxh3_128) -> int:
     """What names the delivery of a record, as docs/formats.md says it: the first 64 of its bits.
 
@@ -114,6 +142,14 @@ def is_wrong_of_canonical(told: Told) -> bool:
     if told.canonical is None:
         return told.match.is_canonical is not None
     return told.match.is_canonical is not (_address(told.match.url) == _address(told.canonical))
+
+
+def is_wrong_of_host(told: Told) -> bool:
+    """Whether a duplicate says of its match something else than whether it is on the same host."""
+    if told.match is None or told.match.same_host is None:
+        return False
+    own, other = _HOST.fullmatch(told.url), _HOST.fullmatch(told.match.url)
+    return own is not None and other is not None and told.match.same_host is not (own[1].lower() == other[1].lower())
 
 
 def _address(url: str) -> tuple[str, str, int, str, str] | str:
@@ -224,6 +260,7 @@ class Coordinates(NamedTuple):
 
 
 _told = msgspec.json.Decoder(Told)
+_page = msgspec.json.Decoder(PageName)
 _rejected = msgspec.json.Decoder(_Rejected)
 _takedown = msgspec.json.Decoder(ToldTakedown)
 _head = msgspec.json.Decoder(Head)

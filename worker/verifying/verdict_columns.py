@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.verifying.told import Coordinates, ExportedRecord, Told, is_wrong_of_canonical, seconds_of
+from worker.verifying.told import (
+    Coordinates,
+    ExportedRecord,
+    Told,
+    is_wrong_of_canonical,
+    is_wrong_of_host,
+    seconds_of,
+)
 
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
@@ -69,7 +76,7 @@ class Verdicts:
         distance, exact, same_url: what a duplicate says; of unique pages 0 and false.
         features: how many a page has; match_size: those of its match, as a duplicate says.
         similarity, containment: in thousandths; better: 0 or 1. As match_size, UNTOLD where a verdict says nothing.
-        miscalled: whether it is wrong of its match being its canonical URL.
+        miscalled: whether it is wrong of its match being its canonical URL; misplaced: of its being on the same host.
         fetched: in seconds since 1970, 0: nobody knows.
         previous_fetched, previous_distance, previous_similarity: of its URL's last version; UNTOLD: nothing is said.
         written_ms: when the verdict was written; 0: nobody knows.
@@ -100,6 +107,7 @@ class Verdicts:
     containment: Numbers
     better: Numbers
     miscalled: Flags
+    misplaced: Flags
     fetched: Numbers
     previous_fetched: Numbers
     previous_distance: Numbers
@@ -223,6 +231,7 @@ class VerdictColumns:
             _thousandths(match.containment if match else None),
             UNTOLD if told.better is None else told.better,
             is_wrong_of_canonical(told),
+            is_wrong_of_host(told),
             seconds_of(told.fetched_at),
             UNTOLD if previous is None else seconds_of(previous.fetched_at),
             UNTOLD if previous is None or previous.distance is None else previous.distance,
@@ -236,7 +245,7 @@ class VerdictColumns:
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(25, 3)
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(26, 3)
         column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
         return Verdicts(
             spots=self._spots,
@@ -263,12 +272,13 @@ class VerdictColumns:
             containment=column[16],
             better=column[17],
             miscalled=column[18].astype(np.bool_),
-            fetched=column[19],
-            previous_fetched=column[20],
-            previous_distance=column[21],
-            previous_similarity=column[22],
-            written_ms=column[23],
-            profile=column[24],
+            misplaced=column[19].astype(np.bool_),
+            fetched=column[20],
+            previous_fetched=column[21],
+            previous_distance=column[22],
+            previous_similarity=column[23],
+            written_ms=column[24],
+            profile=column[25],
             profiles=list(self._profiles),
             fingerprint_bits=4 * self._chunks.fingerprint_digits,
             verifier_bits=4 * self._chunks.verifier_digits,
