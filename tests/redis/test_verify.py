@@ -304,6 +304,12 @@ def exchange_two_numbers(told):
     one["seq"], other["seq"] = other["seq"], one["seq"]
 
 
+def exchange_two_numbers_that_nobody_names(told):
+    named = {d["match"]["seq"] for d in duplicates(told)}
+    one, other = [v for v in uniques(told) if v["seq"] not in named][:2]
+    one["seq"], other["seq"] = other["seq"], one["seq"]
+
+
 def call_a_duplicate_unique(told):
     near(told)[5].update(verdict="unique", match=None, seq=10_000)
 
@@ -395,6 +401,7 @@ DOCTORED = [
     (double_one, "answered twice"),
     (give_a_number_twice, "number given twice"),
     (exchange_two_numbers, "match is another page"),
+    (exchange_two_numbers_that_nobody_names, "number out of order"),
     (call_a_duplicate_unique, "two unique pages match"),
     (call_a_short_duplicate_unique, "two unique pages match"),
     (turn_a_kind, "wrong kind"),

@@ -1,4 +1,4 @@
-"""One answer for each record, and each number given once."""
+"""One answer for each record, and each number given once, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worker.verifying.verdict_columns import OFFSET_BITS, UNTOLD, Numbers, Spots
 
 TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
 OTHER, OTHER_PAGE = "answer to another record", "answer about another page"
-NUMBER_TWICE = "number given twice"
+NUMBER_TWICE, OUT_OF_ORDER = "number given twice", "number out of order"
 FILE = "file:"
 """What the digest of a file begins with, where it stands in place of a topic."""
 
@@ -139,6 +139,20 @@ def check_numbers(verdicts: Verdicts, findings: Findings) -> None:
             findings.notes.append(
                 f"{missing:,} numbers between {numbers[0]:,} and {numbers[-1]:,} are of no page in these verdicts"
             )
+
+
+def check_order(verdicts: Verdicts, before: Numbers, findings: Findings) -> None:
+    """The unique pages of a partition have rising numbers.
+
+    Args:
+        before: of each verdict the least number in its partition from there on (see `forgetting.numbers_before`).
+    """
+
+    def tell(row: int) -> tuple[object, str]:
+        own, later = verdicts.seq[row], before[row]
+        return verdicts.at(row), f"has number {own:,}, and a page behind it in its partition {later:,}"
+
+    findings.add(OUT_OF_ORDER, np.flatnonzero(verdicts.unique & (before < verdicts.seq)), tell)
 
 
 def _topics(verdicts: Verdicts, rows: Iterable[int]) -> set[str]:

@@ -14,6 +14,7 @@ from worker.verifying.answered import (
     InputRecords,
     check_input,
     check_numbers,
+    check_order,
     check_told_of,
     check_twice,
     note_gaps,
@@ -98,6 +99,7 @@ class Check:
         _check_width(verdicts, rule)
         self._check_profiles(verdicts)
         before, pages = numbers_before(verdicts), ComparedPages.of(verdicts, rule)
+        check_order(verdicts, before, self.findings)
         check_matches(pages, before, self.findings)
         check_previous(pages, self.findings)
         check_missed(pages, forgetting, before, self.findings, self.tell)
