@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import xxhash
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -169,5 +168,5 @@ def test_a_page_is_named_as_its_verdict_names_it():
 @pytest.mark.parametrize("key", [None, b"", b"a key"])
 def test_a_delivery_is_named_as_the_worker_names_it(key, timestamp):
     theirs = observation(Source("pages", 3, 17, timestamp), key, b"value")
-    ours = told.observation_of(Coordinates("pages", 3, 17), timestamp, key, xxhash.xxh3_128(b"value"))
+    ours = told.observation_of(Coordinates("pages", 3, 17), timestamp, told.content_of(key, b"value"))
     assert ours == int.from_bytes(theirs[:8])

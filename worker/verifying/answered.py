@@ -13,27 +13,34 @@ from worker.verifying.verdict_columns import OFFSET_BITS, UNTOLD, Numbers, Spots
 TWICE, LOST, UNKNOWN = "answered twice", "lost", "answer to no record"
 OTHER, OTHER_PAGE = "answer to another record", "answer about another page"
 NUMBER_TWICE, OUT_OF_ORDER = "number given twice", "number out of order"
+UNREAD = 0
 FILE = "file:"
 """What the digest of a file begins with, where it stands in place of a topic."""
 
 
 @dataclass(frozen=True)
 class InputRecords:
-    """What there was to answer: records in rising order, each with what names its delivery, and the hash of its page
-    (url, id, fetched_at; UNTOLD: it is none, or too long to be looked at)."""
+    """What there was to answer: records in rising order, each with what names its delivery, and the hashes of its page
+    (url, id, fetched_at; UNTOLD: it is none, or too long to be looked at) and of its bytes."""
 
     record: Numbers
     observation: Words
     page: Numbers
+    content: Words
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Every verdict and every dead letter: the record that it answers, and where it stands; verdicts first."""
+    """Every verdict and every dead letter: the record that it answers, and where it stands; verdicts first.
+
+    Attributes:
+        content: of a dead letter the hash of its bytes; UNREAD: of a verdict, or they are not all there.
+    """
 
     spots: Spots
     record: Numbers
     place: Numbers
+    content: Words
 
     def at(self, row: int) -> str:
         """Where an answer stands."""
@@ -82,6 +89,14 @@ def check_told_of(verdicts: Verdicts, inputs: InputRecords, findings: Findings) 
     page = inputs.page[at]
     is_other = (page != UNTOLD) & (page != verdicts.page[known])
     findings.add(OTHER_PAGE, known[is_it & is_other], tell("another url, id or fetched_at than the answer"))
+
+
+def check_letters(answers: Answers, inputs: InputRecords, findings: Findings) -> None:
+    """Each dead letter has the bytes of its record."""
+    letters = np.flatnonzero((answers.content != UNREAD) & np.isin(answers.record, inputs.record))
+    content = inputs.content[np.searchsorted(inputs.record, answers.record[letters])]
+    other = letters[content != answers.content[letters]]
+    findings.add(OTHER, other, lambda row: (answers.at(row), f"{answers.of(row)} has other bytes than its dead letter"))
 
 
 def _expired(numbers: Numbers, records: Numbers, spots: Spots) -> np.ndarray:

@@ -10,9 +10,11 @@ import numpy as np
 from worker.errors import InputError, SettingsError
 from worker.verifying import told as codec
 from worker.verifying.answered import (
+    UNREAD,
     Answers,
     InputRecords,
     check_input,
+    check_letters,
     check_numbers,
     check_order,
     check_told_of,
@@ -78,6 +80,7 @@ class Check:
         else:
             check_input(answers, inputs, self.findings)
             check_told_of(verdicts, inputs, self.findings)
+            check_letters(answers, inputs, self.findings)
         check_numbers(verdicts, self.findings)
         if len(verdicts):
             self._compare(verdicts)
@@ -123,31 +126,37 @@ class Check:
         return verdicts
 
     def _answers(self, verdicts: Verdicts, spots: Spots) -> Answers:
-        about, places, strange = [], [], 0
+        letters, strange = [], 0
         for letter in self.sources.all_letters():
             if letter.about is None:
                 strange += 1
                 continue
-            about.append(spots.number(*letter.about))
-            places.append(spots.number(*letter.place))
-        self.counts.dead_letters = len(about)
+            content = UNREAD if letter.content is None else letter.content
+            letters.append((spots.number(*letter.about), spots.number(*letter.place), content))
+        self.counts.dead_letters = len(letters)
         if strange:
             self.findings.notes.append(f"{strange:,} dead letters do not say which record they are: another program's")
-        record = np.concatenate([verdicts.record, np.array(about, dtype=np.int64)])
-        return Answers(spots, record, np.concatenate([verdicts.place, np.array(places, dtype=np.int64)]))
+        found = np.array(letters, dtype=[("about", np.int64), ("place", np.int64), ("content", np.uint64)])
+        return Answers(
+            spots,
+            np.concatenate([verdicts.record, found["about"]]),
+            np.concatenate([verdicts.place, found["place"]]),
+            np.concatenate([np.full(len(verdicts), UNREAD, np.uint64), found["content"]]),
+        )
 
     def _inputs(self, spots: Spots) -> InputRecords:
-        def rows() -> Iterator[tuple[int, int, int]]:
+        def rows() -> Iterator[tuple[int, int, int, int]]:
             for count, read in enumerate(self.sources.all_inputs(), 1):
                 if count % TELL_EVERY == 0:
                     self.tell(f"reading the input: {count:,} records")
                 page = UNTOLD if read.page is None else page_hash(read.page.url, read.page.id, read.page.fetched_at)
-                yield spots.number(*read.place), read.observation, page
+                yield spots.number(*read.place), read.observation, page, read.content
 
-        found = np.fromiter(rows(), dtype=[("record", np.int64), ("observation", np.uint64), ("page", np.int64)])
+        columns = [("record", np.int64), ("observation", np.uint64), ("page", np.int64), ("content", np.uint64)]
+        found = np.fromiter(rows(), dtype=columns)
         self.counts.records = len(found)
         record, first = np.unique(found["record"], return_index=True)
-        return InputRecords(record, found["observation"][first], found["page"][first])
+        return InputRecords(record, *(found[name][first] for name, _ in columns[1:]))
 
     def _check_profiles(self, verdicts: Verdicts) -> None:
         names = verdicts.profiles

@@ -34,18 +34,22 @@ class ToldBytes(NamedTuple):
 
 
 class ToldLetter(NamedTuple):
-    """A dead letter: where it stands, and the record that it is about (None: another program's)."""
+    """A dead letter: where it stands, the record that it is about (None: another program's), and the hash of its bytes
+    (None: it has not all)."""
 
     place: Coordinates
     about: Coordinates | None
+    content: int | None = None
 
 
 class InputRecord(NamedTuple):
-    """A record that there was to answer: where it stands, what names its delivery, and the page in it, if any."""
+    """A record that there was to answer: where it stands, what names its delivery, the page in it, if any, and the hash
+    of its bytes."""
 
     place: Coordinates
     observation: int
     page: PageName | None
+    content: int
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,11 @@ class Sources:
                     yield ToldLetter(place, told.rejected(line))
         if not self.verdicts:
             for received in replayed(self.settings, self.settings.dead_letter_topic):
-                headers = dict(received.headers)
+                (source, key, value), headers = received.record[:3], dict(received.headers)
                 letter = told.letter(headers)
                 if letter or told.REPLAYED not in headers:  # what says that one was sent back is none itself
-                    yield ToldLetter(Coordinates(*received.record.source[:3]), letter)
+                    content = told.content_of(key, value).intdigest() >> 64 if told.is_whole(headers) else None
+                    yield ToldLetter(Coordinates(*source[:3]), letter, content)
 
     def all_takedowns(self) -> Iterator[ToldTakedown]:
         """All pages that were taken down."""
@@ -113,9 +118,8 @@ class Sources:
         if self.with_input:
             for received in replayed(self.settings, self.settings.input_topic):
                 source, key, value = received.record[:3]
-                place, content = Coordinates(*source[:3]), xxhash.xxh3_128(value or b"")
                 page = told.page_in(value or b"") if self.settings.page_format == "json" else told.page_under(key)
-                yield InputRecord(place, told.observation_of(place, source.timestamp, key, content), page)
+                yield _input_record(Coordinates(*source[:3]), source.timestamp, told.content_of(key, value), page)
 
 
 @contextmanager
@@ -142,7 +146,14 @@ def _records_in(path: Path) -> Iterator[InputRecord]:
     with opened(path) as stream:
         for number, content, line in _contents(stream):
             place = Coordinates(f"file:{name.hexdigest()}", 0, number)
-            yield InputRecord(place, told.observation_of(place, None, None, content), told.page_in(line))
+            content.update(told.NO_KEY)
+            yield _input_record(place, None, content, told.page_in(line))
+
+
+def _input_record(
+    place: Coordinates, timestamp: int | None, content: xxhash.xxh3_128, page: PageName | None
+) -> InputRecord:
+    return InputRecord(place, told.observation_of(place, timestamp, content), page, content.intdigest() >> 64)
 
 
 def _contents(stream: IO[bytes]) -> Iterator[tuple[int, xxhash.xxh3_128, bytes]]:

@@ -19,6 +19,8 @@ _HOST = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]*)?(?:[/?#].*)?", re.I | re.
 """Of these every reader of URLs finds the same host; of others not."""
 _NUMBER = re.compile(rb"[0-9]{1,14}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NO_KEY = b"\0"
+"""What is hashed behind the value of a record without a key."""
 IN_FILE = -1
 """The partition of a place in a file; its offset is the line."""
 MOST_NUMBER = 1 << 48
@@ -114,15 +116,21 @@ def page_under(key: bytes | None) -> PageName | None:
         return None
 
 
-def observation_of(place: Coordinates, timestamp: int | None, key: bytes | None, content: xxhash.xxh3_128) -> int:
+def observation_of(place: Coordinates, timestamp: int | None, content: xxhash.xxh3_128) -> int:
     """What names the delivery of a record, as docs/formats.md says it: the first 64 of its bits.
 
     Args:
-        content: the hash of its value; the key goes into it.
+        content: what `content_of` gives.
     """
-    content.update(b"\0" if key is None else b"\1" + key)
     where = f"{place.topic}\0{place.partition}\0{place.offset}\0{timestamp}\0"
     return xxhash.xxh3_128_intdigest(where.encode("utf-8", "surrogatepass") + content.digest()) >> 64
+
+
+def content_of(key: bytes | None, value: bytes | None) -> xxhash.xxh3_128:
+    """The hash of a record's bytes."""
+    content = xxhash.xxh3_128(value or b"")
+    content.update(NO_KEY if key is None else b"\1" + key)
+    return content
 
 
 def seconds_of(moment: str | None) -> int:
@@ -296,6 +304,11 @@ def letter(headers: dict[str, bytes]) -> Coordinates | None:
     if not topic or not all(_NUMBER.fullmatch(number) for number in numbers):
         return None
     return Coordinates(topic.decode("utf-8", "replace"), *map(int, numbers))
+
+
+def is_whole(headers: dict[str, bytes]) -> bool:
+    """Whether a dead letter has key and value of its record, and no digest of them."""
+    return not headers.keys() & {ERRORS_PREFIX + "key", ERRORS_PREFIX + "value"}
 
 
 def takedown(data: bytes) -> ToldTakedown:
