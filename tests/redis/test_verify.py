@@ -250,10 +250,10 @@ def test_sketches_of_ones_own_are_as_similar_as_is_said(say, crawled_again, tmp_
 
 
 def test_a_new_url_has_no_last_version_nor_is_a_later_page_one(verify, versions):
-    first = next(v for v in versions if v["url"] == "http://again.example/7")
-    later = [v for v in versions if v["url"] == "http://again.example/7"][1]
-    first["previous"] = {"fetched_at": later["previous"]["fetched_at"], "distance": 0, "similarity": 1.0}
-    assert verify(versions, rule=None)[0] == {"wrong previous": 1}
+    first, later, *_ = (v for v in versions if v["url"] == "http://again.example/7")
+    for said in (later["previous"], later["previous"] | {"fetched_at": later["fetched_at"]}):
+        first["previous"] = said
+        assert verify(versions, rule=None)[0] == {"wrong previous": 1}
 
 
 def test_verdicts_without_any_page_pass(verify):
