@@ -115,6 +115,16 @@ def test_a_short_declared_page_is_believed_over_the_detector() -> None:
     assert decode(raw, "iso-8859-2").text == "<p>Zażółć gęślą jaźń</p>"
 
 
+@pytest.mark.parametrize(
+    ("signs", "label"),
+    [("\N{NO-BREAK SPACE}", "koi8-r"), ("“”", "gb18030"), ("“”’—", "gb18030"), ("§¶", "euc-kr"), ("§¶", "shift_jis")],
+)
+def test_a_few_signs_over_and_over_are_no_evidence_against_a_declaration(signs: str, label: str) -> None:
+    """The detector takes them for Polish, or for letters of MS-DOS."""
+    page = f"<p>{'It says:' + signs.join([' ', ' so it is ', ' '])}</p>" * 40
+    assert decode(page.encode(label), label).text == page
+
+
 def test_the_header_goes_before_the_meta() -> None:
     raw = b"<meta charset=iso-8859-2><p>\xb1</p>"
     assert decode(raw, "windows-1252").text.endswith("<p>±</p>")
