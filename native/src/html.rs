@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
             html,
             bytes: html.as_bytes(),
             at: 0,
-            blocks: Blocks::default(),
+            blocks: Blocks { text: String::with_capacity(html.len() / 4), ..Blocks::default() },
             stack: Vec::new(),
             skipping: 0,
             spans: 0,
@@ -523,7 +523,9 @@ impl<'a> Reader<'a> {
     fn flush(&mut self) {
         let broken = std::mem::take(&mut self.is_broken);
         let links = std::mem::take(&mut self.links);
-        if self.raw.is_empty() {
+        if self.raw.bytes().all(is_space) {
+            self.raw.clear();
+            self.linked.clear();
             return;
         }
         let start = self.blocks.text.len();

@@ -10,10 +10,16 @@ use crate::features::{Page, Table};
 use crate::html::{Blocks, Name, Reader, Role, Vocabulary};
 use crate::references::References;
 
-/// Oblivious trees: each asks the same questions of all blocks, and its leaf is the number that the answers spell.
+/// Oblivious trees: each asks the same questions of all blocks, and its leaf is the number that the answers spell. They
+/// lie in pairs: two leaves are added to a block's sum at a time.
 struct Look {
     bias: i64,
-    trees: Vec<(Vec<(usize, i32)>, [i64; LEAVES])>,
+    pairs: Vec<[Tree; 2]>,
+}
+
+struct Tree {
+    questions: Vec<(usize, i32)>,
+    leaves: [i32; LEAVES],
 }
 
 /// As many as five answers spell; a tree that asks less has no others than its first ones.
@@ -21,15 +27,19 @@ const LEAVES: usize = 32;
 
 impl Look {
     fn scores(&self, table: &Table, blocks: usize) -> Vec<i64> {
-        let mut sums = vec![self.bias; blocks];
-        let mut leaf = vec![0u32; blocks];
-        for (questions, leaves) in &self.trees {
-            answer(table, questions, &mut leaf);
-            for (sum, &leaf) in sums.iter_mut().zip(&leaf) {
-                *sum += leaves[leaf as usize % LEAVES]; // so that no bound is checked
+        let mut sums = vec![0; blocks];
+        let mut spelt = [vec![0; blocks], vec![0; blocks]];
+        for trees in &self.pairs {
+            for (tree, leaf) in trees.iter().zip(&mut spelt) {
+                answer(table, &tree.questions, leaf);
+            }
+            let leaves = trees.each_ref().map(|tree| &tree.leaves);
+            for ((sum, &one), &two) in sums.iter_mut().zip(&spelt[0]).zip(&spelt[1]) {
+                // The remainders are there so that no bound is checked.
+                *sum += leaves[0][one as usize % LEAVES] + leaves[1][two as usize % LEAVES];
             }
         }
-        sums.iter().map(|sum| sum >> 4).collect()
+        sums.iter().map(|&sum: &i32| (self.bias + i64::from(sum)) >> 4).collect()
     }
 }
 
@@ -71,18 +81,24 @@ pub struct MainText {
 
 /// Name, role, number, mask, ended as, ends, stops at a table, stops at a cell, skipped.
 type Told = (String, String, u32, u64, u32, u32, bool, bool, bool);
-type ToldLook = (i64, Vec<(Vec<(usize, i32)>, Vec<i64>)>);
+/// Questions, each a feature and a number; leaves.
+type ToldTree = (Vec<(usize, i32)>, Vec<i32>);
+type ToldLook = (i64, Vec<ToldTree>);
 /// Text, title, language, canonical URL, robots.
 type Found = (String, String, String, String, String);
 
 fn look((bias, told): ToldLook) -> PyResult<Look> {
-    let mut trees = Vec::with_capacity(told.len());
-    for (questions, mut leaves) in told {
+    let tree = |(questions, mut leaves): ToldTree| -> PyResult<Tree> {
         leaves.resize(leaves.len().max(LEAVES), 0);
         let leaves = leaves.try_into().map_err(|_| PyValueError::new_err("a tree asks five questions at most"))?;
-        trees.push((questions, leaves));
+        Ok(Tree { questions, leaves })
+    };
+    let mut told = told.into_iter();
+    let mut pairs = Vec::with_capacity(told.len().div_ceil(2));
+    while let Some(one) = told.next() {
+        pairs.push([tree(one)?, tree(told.next().unwrap_or_default())?]);
     }
-    Ok(Look { bias, trees })
+    Ok(Look { bias, pairs })
 }
 
 #[pymethods]

@@ -30,6 +30,39 @@ fn is_single_space(bytes: &[u8], from: usize, at: usize) -> bool {
     bytes[at] == b' ' && at > from && at + 1 < bytes.len() && is_plain(bytes, at + 1)
 }
 
+/// Where the stretch of plain characters and single spaces ends that begins at `from`.
+fn stretch(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        let stop = bytes.len().min(at + LANES);
+        while at < stop && (is_plain(bytes, at) || is_single_space(bytes, from, at)) {
+            at += 1;
+        }
+        if at < stop || at == bytes.len() {
+            return at;
+        }
+        while bytes[at..].first_chunk().is_some_and(are_words) {
+            at += LANES - 1;
+        }
+    }
+}
+
+/// So many bytes are looked at together, which the compiler makes a few instructions of; and two behind them.
+const LANES: usize = 16;
+
+/// Whether all but the last of them are plain or single spaces, if the one before is. What does not fit is not looked
+/// at closely: it may still be so.
+fn are_words(bytes: &[u8; LANES + 2]) -> bool {
+    let mut is_other = false;
+    for at in 0..LANES {
+        let (byte, next, third) = (bytes[at], bytes[at + 1], bytes[at + 2]);
+        is_other |= (byte < b' ') | (byte == 0xC2) | (byte == 0xE1) | (byte == 0xE2);
+        is_other |= (byte == 0xE3) & (next == 0x80) & (third == 0x80);
+        is_other |= (byte == b' ') & (next == b' ');
+    }
+    !is_other
+}
+
 impl References {
     pub fn new(names: Vec<(String, String)>, longest_bare: usize, windows_1252: &str) -> Self {
         Self {
@@ -56,9 +89,7 @@ impl References {
         while at < bytes.len() {
             // A stretch of plain characters and single spaces goes over whole; the rest by characters.
             let from = at;
-            while at < bytes.len() && (is_plain(bytes, at) || is_single_space(bytes, from, at)) {
-                at += 1;
-            }
+            at = stretch(bytes, from);
             into.push_str(&text[from..at]);
             if at == bytes.len() {
                 break;
