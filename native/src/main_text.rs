@@ -17,13 +17,16 @@ struct Look {
     pairs: Vec<[Tree; 2]>,
 }
 
+/// A question is whether a feature is greater than a number.
 struct Tree {
-    questions: Vec<(usize, i32)>,
+    questions: [(usize, i32); DEPTH],
     leaves: [i32; LEAVES],
 }
 
-/// As many as five answers spell; a tree that asks less has no others than its first ones.
-const LEAVES: usize = 32;
+const DEPTH: usize = 5;
+const LEAVES: usize = 1 << DEPTH;
+/// What a tree of fewer questions asks besides: it has no leaves but its first ones.
+const NEVER: (usize, i32) = (0, i32::MAX);
 
 impl Look {
     fn scores(&self, table: &Table, blocks: usize) -> Vec<i64> {
@@ -44,24 +47,15 @@ impl Look {
 }
 
 /// Of each block the leaf that its answers spell, the first question's answer lowest.
-fn answer(table: &Table, questions: &[(usize, i32)], leaf: &mut [u32]) {
-    let row = |at: usize| (&table.row(questions[at].0)[..leaf.len()], questions[at].1);
-    if questions.len() == 5 {
-        let ((a, p), (b, q), (c, r), (d, s), (e, t)) = (row(0), row(1), row(2), row(3), row(4));
-        for at in 0..leaf.len() {
-            leaf[at] = u32::from(a[at] > p)
-                | u32::from(b[at] > q) << 1
-                | u32::from(c[at] > r) << 2
-                | u32::from(d[at] > s) << 3
-                | u32::from(e[at] > t) << 4;
-        }
-        return;
-    }
-    leaf.fill(0);
-    for (level, &(feature, most)) in questions.iter().enumerate() {
-        for (leaf, &number) in leaf.iter_mut().zip(table.row(feature)) {
-            *leaf |= u32::from(number > most) << level;
-        }
+fn answer(table: &Table, questions: &[(usize, i32); DEPTH], leaf: &mut [u32]) {
+    let row = |(feature, most): (usize, i32)| (&table.row(feature)[..leaf.len()], most);
+    let [(a, p), (b, q), (c, r), (d, s), (e, t)] = questions.map(row);
+    for at in 0..leaf.len() {
+        leaf[at] = u32::from(a[at] > p)
+            | u32::from(b[at] > q) << 1
+            | u32::from(c[at] > r) << 2
+            | u32::from(d[at] > s) << 3
+            | u32::from(e[at] > t) << 4;
     }
 }
 
@@ -88,10 +82,12 @@ type ToldLook = (i64, Vec<ToldTree>);
 type Found = (String, String, String, String, String);
 
 fn look((bias, told): ToldLook) -> PyResult<Look> {
-    let tree = |(questions, mut leaves): ToldTree| -> PyResult<Tree> {
+    let tree = |(mut questions, mut leaves): ToldTree| {
+        questions.resize(questions.len().max(DEPTH), NEVER);
         leaves.resize(leaves.len().max(LEAVES), 0);
-        let leaves = leaves.try_into().map_err(|_| PyValueError::new_err("a tree asks five questions at most"))?;
-        Ok(Tree { questions, leaves })
+        let found = questions.try_into().ok().zip(leaves.try_into().ok());
+        let (questions, leaves) = found.ok_or_else(|| PyValueError::new_err("a tree asks five questions at most"))?;
+        PyResult::Ok(Tree { questions, leaves })
     };
     let mut told = told.into_iter();
     let mut pairs = Vec::with_capacity(told.len().div_ceil(2));
