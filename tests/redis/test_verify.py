@@ -158,8 +158,7 @@ def test_a_verdict_about_what_stood_there_before_is_no_answer_to_the_record(say,
 @pytest.mark.parametrize("field", ["url", "id", "fetched_at"])
 def test_a_verdict_that_names_another_page_than_its_record_does_is_found(say, tmp_path, field):
     """As when answers were given to the wrong pages: by themselves they look right."""
-    out, told = tmp_path / "verdicts.jsonl", []
-    inputs = tmp_path / "pages.jsonl"
+    out, inputs = tmp_path / "verdicts.jsonl", tmp_path / "pages.jsonl"
     pages = [{"url": f"http://a.example/{n}", "id": f"{n}", "fetched_at": f"2026-11-29T10:00:0{n}Z"} for n in range(9)]
     inputs.write_bytes(lines([page | {"text": f"words{n} " * 40} for n, page in enumerate(pages)]))
     assert say("file", inputs, "--out", out, "-q")[0] == 0

@@ -199,6 +199,16 @@ def _padded(parts: Sequence[NDArray[np.unsignedinteger]], least: int) -> NDArray
     return np.concatenate(blank)
 
 
+# The numbers of a row, in the order in which `VerdictColumns.add` has them.
+_COLUMNS = (
+    *("place", "record", "unique", "seq", "has_fingerprint", "is_text", "page", "match_page", "url", "match_url"),
+    *("distance", "exact", "same_url", "features", "match_size", "similarity", "containment", "better"),
+    *("miscalled", "misplaced", "fetched", "previous_fetched", "previous_distance", "previous_similarity"),
+    *("written_ms", "profile"),
+)
+_FLAGS = ("unique", "has_fingerprint", "is_text", "exact", "same_url", "miscalled", "misplaced")
+
+
 class VerdictColumns:
     """Verdicts as they are read."""
 
@@ -245,40 +255,15 @@ class VerdictColumns:
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(26, 3)
-        column = [np.ascontiguousarray(numbers[:, i]) for i in range(numbers.shape[1])]
+        numbers, fingerprint, verifier, hexes = self._chunks.columns(len(_COLUMNS), 3)
+        columns: dict[str, Any] = {name: np.ascontiguousarray(numbers[:, at]) for at, name in enumerate(_COLUMNS)}
         return Verdicts(
+            **columns | {name: columns[name].astype(np.bool_) for name in _FLAGS},
             spots=self._spots,
-            place=column[0],
-            record=column[1],
-            unique=column[2].astype(np.bool_),
-            seq=column[3],
-            has_fingerprint=column[4].astype(np.bool_),
             fingerprint=fingerprint,
             verifier=verifier,
             digest=np.ascontiguousarray(hexes[:, :2]),
-            is_text=column[5].astype(np.bool_),
             observation=np.ascontiguousarray(hexes[:, 2]),
-            page=column[6],
-            match_page=column[7],
-            url=column[8],
-            match_url=column[9],
-            distance=column[10],
-            exact=column[11].astype(np.bool_),
-            same_url=column[12].astype(np.bool_),
-            features=column[13],
-            match_size=column[14],
-            similarity=column[15],
-            containment=column[16],
-            better=column[17],
-            miscalled=column[18].astype(np.bool_),
-            misplaced=column[19].astype(np.bool_),
-            fetched=column[20],
-            previous_fetched=column[21],
-            previous_distance=column[22],
-            previous_similarity=column[23],
-            written_ms=column[24],
-            profile=column[25],
             profiles=list(self._profiles),
             fingerprint_bits=4 * self._chunks.fingerprint_digits,
             verifier_bits=4 * self._chunks.verifier_digits,
