@@ -201,16 +201,21 @@ def decisions(client, name):
     return sum(len(field) == 6 for key in keys for field in client.hkeys(key))
 
 
-def test_a_call_takes_as_long_for_a_topic_of_hundreds_of_partitions_as_for_one_of_ten(client, name, monkeypatch):
-    """It names those of its pages, and eight of the others: with one page at a time each has its turn."""
-    named = []
-    send = Line.send
+@pytest.fixture
+def named(monkeypatch):
+    """How many partitions each call to the index names."""
+    counts, send = [], Line.send
 
     def sent(line, arguments):
-        named.append(len(msgspec.json.decode(arguments[2])["partitions"]))
+        counts.append(len(msgspec.json.decode(arguments[2])["partitions"]))
         send(line, arguments)
 
     monkeypatch.setattr(Line, "send", sent)
+    return counts
+
+
+def test_a_call_takes_as_long_for_a_topic_of_hundreds_of_partitions_as_for_one_of_ten(client, name, named):
+    """It names those of its pages, and eight of the others: with one page at a time each has its turn."""
     index = open_index(client, name, {}, relation(design("4")), 1000)
     topic = [Partition("pages", n) for n in range(300)]
     index.check_and_insert([entry(n, n << 30, partition=p) for n, p in enumerate(topic)], dict.fromkeys(topic, 0))
@@ -221,6 +226,15 @@ def test_a_call_takes_as_long_for_a_topic_of_hundreds_of_partitions_as_for_one_o
     assert max(named) <= 32 + 8
     assert [index.mark(p) for p in topic] == [*committed.values()]
     assert check(index.inside, lambda _: None).violations == []
+
+
+def test_a_worker_that_has_no_page_moves_its_marks_by_as_many_calls_as_it_takes(client, name, named):
+    """Of a batch of dead letters, and at its end."""
+    index = open_index(client, name, {}, relation(design("4")), 1000)
+    committed = {Partition("pages", n): n + 1 for n in range(3000)}
+    index.check_and_insert([], committed)
+    assert max(named) <= 256
+    assert index.marks() == committed
 
 
 def test_a_call_forgets_a_thousand_decisions_at_most_in_however_many_journals(client, name):

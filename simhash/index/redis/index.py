@@ -59,6 +59,8 @@ CALL_WORK = 1600
 page is 50, a candidate 1 to 4."""
 MARKS_PER_CALL = 8
 """Partitions whose marks a call moves, and whose journals it trims, besides those of its pages: all of them in turn."""
+MARKS_ALONE = 256
+"""Where a call has no pages: 2 ms of the server."""
 EXPIRE_PER_PAGE = 2
 """Expired records removed for each page judged: more than one, so that removal overtakes insertion."""
 
@@ -341,12 +343,12 @@ class RedisIndex(TextIndex):
             answers += map(self._told, told, asked)
 
     def _move_marks(self, committed: Mapping[Partition, int], base: str) -> None:
-        rows = [
-            (n, self._layout.journal(partition), offset) for n, (partition, offset) in enumerate(committed.items(), 1)
-        ]
+        marks = ((self._layout.journal(partition), offset) for partition, offset in committed.items())
         with self._calls.line() as line:
-            line.send(self._arguments({**self._call((), base), "partitions": rows}, ()))
-            line.receive()
+            while some := list(islice(marks, MARKS_ALONE)):
+                rows = [(number, *mark) for number, mark in enumerate(some, start=1)]
+                line.send(self._arguments({**self._call((), base), "partitions": rows}, ()))
+                line.receive()
 
     def _told(self, data: bytes, page: _Packed) -> Answer:
         """The answer for a page.
