@@ -15,6 +15,7 @@ import logging
 import re
 import threading
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -175,13 +176,15 @@ def new_tokenizer() -> jieba.Tokenizer:
 
 
 def require_jieba() -> None:
-    """Say what to install where jieba, which most profiles do without, is not there.
+    """Say what to install where jieba, which most profiles do without, is not there; before each import of it.
 
     Raises:
         ProfileError: it is not installed.
     """
     if find_spec("jieba") is None:
         raise ProfileError("this profile cuts Han by jieba, which is not installed: pip install 'simhash-dedup[jieba]'")
+    # When Python 3.12 or later compiles it, at the first import or at each, it warns of jieba's patterns, in 20 lines.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*\bjieba\b")
 
 
 _loading = threading.Lock()

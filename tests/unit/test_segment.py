@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import unicodedata
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.features import segment
-from simhash.features.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece
+from simhash.features.segment import HAN, HANGUL, KANA, LETTER, MARK, UNSPACED, UNSPACED_MARK, Piece, require_jieba
 
 mixed_text = st.text(
     st.one_of(
@@ -143,3 +144,13 @@ def test_jieba_is_silent_writes_no_cache_and_is_not_loaded_before_it_is_needed(t
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_python_says_of_jiebas_patterns_is_not_shown() -> None:
+    """From 3.12 on it warns of them when it compiles them."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        require_jieba()
+        for place in ("jieba/posseg/__init__.py", "jieba/__init__.py", "mine/jiebas.py"):
+            warnings.warn_explicit("invalid escape sequence", SyntaxWarning, f"/somewhere/{place}", 44)
+    assert [each.filename for each in told] == ["/somewhere/mine/jiebas.py"]
