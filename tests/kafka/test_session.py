@@ -15,6 +15,7 @@ from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatch
 
 from simhash.index import Partition
+from tests.kafka.test_membership import polled_all_the_time
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import (
     BatchAborted,
@@ -239,6 +240,18 @@ def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records):
         until(lambda: session.poll(0.5, 10).lost, "that it is gone")
         with pytest.raises(BrokerUnreachable, match=f"topic {stream.input_topic} does not exist"):
             session.behind(asking=True)
+
+
+def test_a_worker_too_many_says_why_it_has_nothing_to_do(three_records):
+    stream, session_of_group = three_records
+    with session_of_group() as one, closing(Session(settings_of(stream), f"{stream.name}-more")) as more:
+        gained_by(one)
+        assert one.waits_for() == ""
+        assert more.waits_for().startswith("it is in no group yet")
+        with polled_all_the_time(one):
+            until(lambda: more.poll(0.1, 1) and more.settled(), "it is in the group")
+        assert more.waits_for() == "the group has given all partitions to other workers"
+        assert more.behind(asking=True) == {}, "its topic is there, and none of it is its"
 
 
 def test_a_topic_of_which_nobody_knows_the_id_is_read(three_records, monkeypatch):
