@@ -1,6 +1,9 @@
 """Texts for what is asked with texts: some stories, each in its first version and with a few words changed."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Barrier
 
 WORDS = tuple(f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "pe", "ra", "so", "tu") for b in ("ban", "dor", "fel", "gim"))
 
@@ -27,3 +30,19 @@ PAGES = [
     for host, text in (("a", first), ("b", changed(first, number)), ("c", f"{first}\n"))
 ]
 """Each story thrice: as it is, changed a little, and copied but for white space."""
+
+
+def added_by_threads(index, texts, threads=8):
+    """What an index answers to threads of which each adds all these texts, all at the same time: a list a text."""
+    begin, interval = Barrier(threads), sys.getswitchinterval()
+
+    def add(thread):
+        begin.wait()
+        return [index.add(f"https://{thread}.example/{number}", text) for number, text in enumerate(texts)]
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return list(zip(*pool.map(add, range(threads)), strict=True))
+    finally:
+        sys.setswitchinterval(interval)

@@ -287,7 +287,8 @@ class Retention:
 
 
 class Index(Protocol):
-    """The calls that every backend has. None is safe for use from two threads at once."""
+    """The calls that every backend has. Those of the loop (positions, marks, watermarks) are one thread's at a time;
+    any number of threads may judge pages without a position (see `simhash.index.texts`)."""
 
     @property
     def spec(self) -> IndexSpec:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 
 from simhash import native
 from simhash.errors import StaleObservation
@@ -71,6 +72,7 @@ class MemoryIndex(TextIndex):
         self._marks: dict[Partition, int] = {}
         self._first, self._seq = 1, 0
         self._versions: dict[int, tuple[int, bytes]] = {}
+        self._turn = Lock()  # else two threads that look for one text at the same time would both store it
 
     @property
     def spec(self) -> IndexSpec:
@@ -79,13 +81,14 @@ class MemoryIndex(TextIndex):
 
     def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]:
         """See `Index.check_and_insert`."""
-        for partition, offset in committed.items():
-            self._move_mark(partition, offset)
-        for entry in entries:
-            self._refuse_stale(entry)
-        now = self._clock()
-        self._expire(now)
-        return [self._answer(entry, now) for entry in entries]
+        with self._turn:
+            for partition, offset in committed.items():
+                self._move_mark(partition, offset)
+            for entry in entries:
+                self._refuse_stale(entry)
+            now = self._clock()
+            self._expire(now)
+            return [self._answer(entry, now) for entry in entries]
 
     def mark(self, partition: Partition) -> int | None:
         """See `Index.mark`."""
@@ -113,7 +116,8 @@ class MemoryIndex(TextIndex):
     def neighbours(self, fingerprint: int) -> list[Neighbour]:
         """See `Index.neighbours`."""
         reach = self._spec.relation.reach
-        met = (self._layout.record(seq, self._stored.record(seq)) for seq in self._stored.met(fingerprint))
+        with self._turn:
+            met = [self._layout.record(seq, self._stored.record(seq)) for seq in self._stored.met(fingerprint)]
         now = self._clock()
         found = [
             Neighbour(other, distance, record)
@@ -126,7 +130,9 @@ class MemoryIndex(TextIndex):
 
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """See `Index.scan`."""
-        return iter([self._layout.record(seq, self._stored.record(seq)) for seq in range(self._first, self._seq + 1)])
+        with self._turn:
+            numbers = range(self._first, self._seq + 1)
+            return iter([self._layout.record(seq, self._stored.record(seq)) for seq in numbers])
 
     def ping(self) -> None:
         """It is here."""

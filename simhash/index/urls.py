@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import zstandard
 from zstandard import FORMAT_ZSTD1_MAGICLESS as MAGICLESS
@@ -69,7 +70,7 @@ class UrlDictionary:
 
 
 class UrlCodec:
-    """Compresses and restores by a dictionary. Not for two threads at once."""
+    """Compresses and restores by a dictionary. Two threads take turns: the library would crash under both."""
 
     def __init__(self, dictionary: UrlDictionary) -> None:
         loaded = zstandard.ZstdCompressionDict(dictionary.content, dict_type=zstandard.DICT_TYPE_FULLDICT)
@@ -85,12 +86,14 @@ class UrlCodec:
         loaded.precompute_compress(compression_params=parameters)
         self._compressor = zstandard.ZstdCompressor(dict_data=loaded, compression_params=parameters)
         self._decompressor = zstandard.ZstdDecompressor(dict_data=loaded, format=MAGICLESS)
+        self._turn = Lock()
 
     def compressed(self, data: bytes) -> bytes | None:
         """In fewer bytes, or None where it does not get shorter."""
         if not data or len(data) > MOST_BYTES:
             return None
-        frame = self._compressor.compress(data)
+        with self._turn:
+            frame = self._compressor.compress(data)
         body = frame[len(_FRAME) + _BLOCK_BYTES :]
         is_plain = frame[: -len(body) or None] == _FRAME + _block(len(body))
         return body if is_plain and len(body) < len(data) else None
@@ -102,7 +105,8 @@ class UrlCodec:
             ValueError: these are no bytes that it gave.
         """
         try:
-            return self._decompressor.decompress(_FRAME + _block(len(body)) + body, max_output_size=MOST_BYTES)
+            with self._turn:
+                return self._decompressor.decompress(_FRAME + _block(len(body)) + body, max_output_size=MOST_BYTES)
         except zstandard.ZstdError as error:
             raise ValueError(f"the bytes of a URL are none of this dictionary's: {error}") from error
 

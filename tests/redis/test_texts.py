@@ -4,7 +4,7 @@ import pytest
 
 from simhash import Duplicate, MemoryIndex, RedisIndex, Retention, Unique, profile
 from simhash.errors import IndexMismatch, IndexUnreachable
-from tests.texts import PAGES
+from tests.texts import PAGES, added_by_threads, story
 
 
 def test_an_index_on_redis_answers_texts_as_the_one_in_memory(redis_server, name):
@@ -16,6 +16,16 @@ def test_an_index_on_redis_answers_texts_as_the_one_in_memory(redis_server, name
 def told(answers):
     """What does not depend on when a page was stored."""
     return [a if isinstance(a, Unique) else (a.distance, a.match.url, a.match.seq) for a in answers]
+
+
+def test_threads_may_share_an_index(redis_server, name):
+    texts = [story(seed, 40) for seed in range(150)]
+    answers = added_by_threads(index := RedisIndex.open(redis_server.url, name), texts)
+    assert all(sum(isinstance(answer, Unique) for answer in each) == 1 for each in answers)
+    found = [a.match for each in answers for a in each if isinstance(a, Duplicate)]
+    stored = {record.seq: record for _, record in index.scan()}
+    assert all(stored[match.seq].url == match.url for match in found)
+    assert len(stored) == index.documents() == len(texts)
 
 
 def test_an_index_is_found_again_under_its_name_and_repeats_its_answers(redis_server, name):

@@ -23,7 +23,7 @@ from simhash import (
 from simhash.errors import IndexMismatch, PageError, ProfileError, WidthError
 from simhash.features import segment
 from simhash.signature.profiles import DEFAULT
-from tests.texts import story
+from tests.texts import added_by_threads, story
 from worker import __main__ as command
 
 TEXT = (
@@ -127,6 +127,13 @@ def test_an_index_of_ones_own_forgets_what_it_is_told_to():
     index = MemoryIndex(retention=Retention(max_documents=1))
     index.add_many([("a", TEXT), ("b", OTHER)])
     assert index.add("c", TEXT) == Unique(3)
+
+
+def test_of_a_text_that_many_threads_add_at_once_one_is_unique():
+    texts = [story(seed, 40) for seed in range(1200)]
+    answers = added_by_threads(index := MemoryIndex(), texts)
+    assert all(sum(isinstance(answer, Unique) for answer in each) == 1 for each in answers)
+    assert index.documents() == len(texts)
 
 
 def test_any_text_can_be_added():

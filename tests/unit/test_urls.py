@@ -1,5 +1,6 @@
 """URLs by a dictionary: what is compressed comes back, and what is no dictionary is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
 
@@ -30,6 +31,16 @@ def test_what_is_compressed_comes_back_and_is_shorter(data):
 def test_what_nobody_compressed_is_refused_or_is_bounded(data):
     with suppress(ValueError):
         assert len(CODEC.decompressed(data)) <= 1 << 16
+
+
+def test_threads_may_share_a_codec():
+    """zstd's own objects crash under two."""
+    urls = [url.removeprefix(HEAD).encode() for url in made_up(1000, 5)]
+    with ThreadPoolExecutor(6) as pool:
+        bodies = list(pool.map(CODEC.compressed, urls * 6))
+        assert bodies == [CODEC.compressed(url) for url in urls] * 6
+        shorter = {body: url for url, body in zip(urls, bodies, strict=False) if body is not None}
+        assert list(pool.map(CODEC.decompressed, [*shorter] * 6)) == [*shorter.values()] * 6
 
 
 def test_a_very_long_url_comes_back_or_is_kept_as_it_is():
