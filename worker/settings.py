@@ -36,7 +36,7 @@ from pydantic_settings import (
 )
 from pytimeparse2 import parse as parse_duration
 
-from simhash.index.redis.layout import MOST_DOCUMENTS
+from simhash.index.redis.layout import MOST_DOCUMENTS, NAME
 from worker.errors import SettingsError
 from worker.index.redis_url import check_url
 from worker.records.page import MAX_URL_BYTES
@@ -84,7 +84,7 @@ def _address(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(allow_inf_nan=False)]
 Count = Annotated[int, BeforeValidator(_count)]
 Topic = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
-Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 class Settings(BaseSettings):

@@ -55,3 +55,23 @@ def test_a_server_that_is_not_there_and_a_url_that_is_none_are_said():
         RedisIndex.open("redis://127.0.0.1:1")
     with pytest.raises(ValueError, match="scheme"):
         RedisIndex.open("127.0.0.1:6379")
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "message"),
+    [
+        ("decode_responses=true", {}, "leave decode_responses out"),
+        ("colour=red", {}, "does not know: .*'colour'"),
+        ("", {"name": "a b"}, "letters, digits, '.', '_' and '-', not 'a b'"),
+        ("", {"name": ""}, "not ''"),
+        ("", {"name": None}, "not None"),
+        ("", {"documents": 1.5}, "documents is a whole number from 1 .* not 1.5"),
+        ("", {"documents": 0}, "not 0"),
+        ("", {"documents": 10**30}, "not 1000"),
+    ],
+)
+def test_what_no_index_can_be_made_with_is_said_and_nothing_is_written(redis_server, client, option, given, message):
+    keys = client.dbsize()
+    with pytest.raises(ValueError, match=message):
+        RedisIndex.open(f"{redis_server.url}?{option}", **{"name": "an-index", **given})
+    assert client.dbsize() == keys

@@ -11,6 +11,7 @@ observation of its page, and whoever receives it looks: an answer cannot come to
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ from simhash.index.interface import (
 )
 from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
-from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
+from simhash.index.redis.layout import MOST_DOCUMENTS, NAME, OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.kept_versions import version_bits
 from simhash.index.redis.operators.spots import near
@@ -132,17 +133,21 @@ class RedisIndex(TextIndex):
 
         Args:
             url: `redis://`, `rediss://` or `unix://`; the server must not evict keys.
+            name: of at most 100 letters, digits, dots, underscores and hyphens.
             documents: about how many unique pages it will hold (no limit); only a new index takes it.
 
         Raises:
-            ValueError: the URL is none.
+            ValueError: the URL, the name or the number of documents is none.
             IndexFault: see `simhash.index.redis.opening.open_index`.
         """
-        from simhash.index.redis.opening import open_index  # which makes one of these
+        from simhash.index.redis.opening import open_index, text_client  # which make one of these
 
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+            raise ValueError(f"an index has a name of at most 100 letters, digits, '.', '_' and '-', not {name!r:.120}")
+        if not isinstance(documents, int) or not 1 <= documents <= MOST_DOCUMENTS:
+            raise ValueError(f"documents is a whole number from 1 to {MOST_DOCUMENTS:,}, not {documents!r:.40}")
         relation = spec_for(profile, documents).relation
-        client = redis.Redis.from_url(url)
-        index = open_index(client, name, profile.recipe(), relation, documents, retention)
+        index = open_index(text_client(url), name, profile.recipe(), relation, documents, retention)
         index.profile = profile
         return index
 

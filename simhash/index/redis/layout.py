@@ -54,6 +54,8 @@ from simhash.relation.overlap import code_of, features_of
 from simhash.relation.tables import Design, Table
 from simhash.signature.minhash import BAND_BITS
 
+NAME = "[a-zA-Z0-9._-]{1,100}"
+"""What an index can be called: a pattern."""
 OBSERVATION_BYTES = 16
 SEQ_BYTES = TIME_BYTES = OFFSET_BYTES = 6
 FINGERPRINT_AT = TIME_BYTES + 1 + STORED_BYTES

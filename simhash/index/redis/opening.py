@@ -56,6 +56,22 @@ def open_index(
         return index
 
 
+def text_client(url: str) -> redis.Redis:
+    """A client for the server of this URL, which is not asked yet.
+
+    Raises:
+        ValueError: the URL is none, or has an option that nobody heeds.
+    """
+    client = redis.Redis.from_url(url)
+    try:
+        client.connection_pool.make_connection()
+    except TypeError as error:
+        raise ValueError(f"a Redis URL with an option that the driver does not know: {error}") from error
+    if client.get_encoder().decode_responses:
+        raise ValueError("an index lies in Redis as bytes: leave decode_responses out of the URL")
+    return client
+
+
 def existing_index(client: redis.Redis, name: str, writes: bool = False) -> RedisIndex:
     """Open the index called `name` as it is, whatever it was made with: for looking and for operators.
 
