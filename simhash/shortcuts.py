@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from simhash.signature.profiles import DEFAULT, Profile
+from simhash.signature.profiles import DEFAULT, Profile, checked
 
 
 def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
@@ -20,7 +20,7 @@ def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
         True
 
     Raises:
-        TypeError: it is bytes, None or anything else that is no text.
+        TypeError: it is bytes, None or anything else that is no text; or the profile is none.
         PageError: it has more than 500 combining marks in a row.
     """
     return _of_any_length(profile).signature(text, b"").fingerprint
@@ -28,7 +28,7 @@ def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
 
 @lru_cache(maxsize=16)
 def _of_any_length(profile: Profile) -> Profile:
-    return replace(profile, min_features=1)
+    return replace(checked(profile), min_features=1)
 
 
 def main_text(page: str | bytes, charset: str | None = None, profile: Profile = DEFAULT) -> str:
@@ -39,7 +39,7 @@ def main_text(page: str | bytes, charset: str | None = None, profile: Profile = 
         charset: what the server declared.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: it is neither; or the profile is none.
         PageError: no charset explains the bytes, or the markup is beyond the limits.
     """
     if not isinstance(page, str | bytes):
@@ -48,4 +48,4 @@ def main_text(page: str | bytes, charset: str | None = None, profile: Profile = 
     from simhash.reading.extract import extract_text
 
     html = decode(page, charset).utf8 if isinstance(page, bytes) else page
-    return extract_text(html, profile.extractor)
+    return extract_text(html, checked(profile).extractor)

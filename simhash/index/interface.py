@@ -280,10 +280,19 @@ class IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long a representative is kept; None: for ever."""
+    """How long a representative is kept; None: for ever.
+
+    Raises:
+        ValueError: a number that is none, or below 0.
+    """
 
     max_age_ms: int | None = None
     max_documents: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_age_ms", self.max_age_ms), ("max_documents", self.max_documents)):
+            if value is not None and (not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name} is a whole number from 0 on, or None: not {value!r:.40}")
 
 
 class Index(Protocol):

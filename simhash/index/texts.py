@@ -21,7 +21,7 @@ from simhash.features.normalisation import without_surrogates
 from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
 from simhash.index.redis.layout import bucket_bits
 from simhash.relation.tables import automatic_design
-from simhash.signature.profiles import DEFAULT, Profile
+from simhash.signature.profiles import DEFAULT, Profile, checked
 
 DOCUMENTS = 1_000_000
 """How many unique pages an index of one's own is laid out for where nobody says it (no limit)."""
@@ -97,7 +97,11 @@ def entry_of(url: str, text: str, profile: Profile) -> Entry:
 
 
 def spec_for(profile: Profile, documents: int = DOCUMENTS) -> IndexSpec:
-    """What an index of one's own is made with: the profile's relation, over the tables for its size."""
-    design = automatic_design(profile.k, profile.bits, documents)
+    """What an index of one's own is made with: the profile's relation, over the tables for its size.
+
+    Raises:
+        TypeError: the profile is none.
+    """
+    design = automatic_design(checked(profile).k, profile.bits, documents)
     relation = Relation(design, profile.reach, profile.verifier_reach, profile.verifier_bits, profile.bands)
     return IndexSpec(profile.recipe(), relation, bucket_bits(documents, design), documents)

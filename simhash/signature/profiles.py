@@ -498,6 +498,17 @@ PROFILES = (*(each.name for each in _SHIPPED), DEFAULT_1.label)
 """Names of all that ship: a name means the newest version, older ones are named with theirs."""
 
 
+def checked(profile: Profile) -> Profile:
+    """The same.
+
+    Raises:
+        TypeError: it is none: perhaps its name.
+    """
+    if not isinstance(profile, Profile):
+        raise TypeError(f"a profile is a Profile, not {profile!r:.40}: `simhash.profile(name)` gives that of a name")
+    return profile
+
+
 def profile(name: str) -> Profile:
     """Return the profile of that name, or "name/version"; raises ProfileError if there is none."""
     if name not in _BY_NAME:

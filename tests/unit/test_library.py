@@ -77,11 +77,21 @@ def test_distance_and_nearness_need_no_width():
         (lambda: MemoryIndex().add("https://a.example/", None), "a text is a str, not None"),
         (lambda: MemoryIndex().add(b"https://a.example/", TEXT), "a URL is a str, not bytes"),
         (lambda: main_text(None), "a page is str or bytes, not None"),
+        (lambda: fingerprint(TEXT, "default"), "a profile is a Profile, not 'default': .*profile"),
+        (lambda: main_text(TEXT, profile=None), "a profile is a Profile, not None"),
+        (lambda: MemoryIndex(profile="default"), "a profile is a Profile, not 'default'"),
     ],
 )
-def test_what_is_no_text_is_refused_with_a_sentence(call, message):
+def test_what_is_no_text_or_profile_is_refused_with_a_sentence(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, "3", "1d"])
+@pytest.mark.parametrize("name", ["max_documents", "max_age_ms"])
+def test_what_nothing_can_be_kept_by_is_refused(name, given):
+    with pytest.raises(ValueError, match=f"{name} is a whole number from 0 on, or None: not {given!r}"):
+        Retention(**{name: given})
 
 
 def test_a_fingerprint_too_wide_and_a_page_without_a_name_are_refused():
