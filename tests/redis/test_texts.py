@@ -41,6 +41,12 @@ def test_an_index_of_another_profile_is_refused_and_named(redis_server, name):
         RedisIndex.open(redis_server.url, name)
 
 
+def test_an_index_takes_one_connection_where_no_more_are_allowed(redis_server, name):
+    index = RedisIndex.open(f"{redis_server.url}?max_connections=1", name)
+    assert index.add(*PAGES[0]) == Unique(1)
+    assert index.documents() == len(list(index.scan())) == 1
+
+
 def test_an_index_on_redis_forgets_what_it_is_told_to(redis_server, name):
     index = RedisIndex.open(redis_server.url, name, retention=Retention(max_documents=1))
     assert [index.add(url, text) for url, text in [PAGES[0], PAGES[3], ("again", PAGES[0][1])]] == [

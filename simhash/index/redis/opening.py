@@ -63,8 +63,9 @@ def text_client(url: str) -> redis.Redis:
         ValueError: the URL is none, or has an option that nobody heeds.
     """
     client = redis.Redis.from_url(url)
+    pool = client.connection_pool
     try:
-        client.connection_pool.make_connection()
+        pool.connection_class(**pool.connection_kwargs)  # not one of the pool's, which may have but one
     except TypeError as error:
         raise ValueError(f"a Redis URL with an option that the driver does not know: {error}") from error
     if client.get_encoder().decode_responses:
