@@ -16,7 +16,7 @@ from typing import Protocol
 
 import xxhash
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexMismatch, IndexServerChanged
 from simhash.features.normalisation import without_surrogates
 from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
 from simhash.index.redis.layout import bucket_bits
@@ -34,6 +34,10 @@ class _Judging(Protocol):
     def spec(self) -> IndexSpec: ...
 
     def check_and_insert(self, entries: Sequence[Entry], committed: Mapping[Partition, int]) -> list[Answer]: ...
+
+    def present(self, watermarks: Iterable[str]) -> None: ...
+
+    def watermark(self) -> str: ...
 
     def add_many(self, pages: Iterable[tuple[str, str]]) -> list[Unique | Duplicate]: ...
 
@@ -68,11 +72,20 @@ class TextIndex:
         return self.add_many([(url, text)])[0]
 
     def add_many(self: _Judging, pages: Iterable[tuple[str, str]]) -> list[Unique | Duplicate]:
-        """Judge many (url, text) in order, see `add`: on Redis some thousands at once take few round trips."""
+        """Judge many (url, text) in order, see `add`: on Redis some thousands at once take few round trips.
+
+        A server that was restarted or failed over meanwhile is held against what this index has told: it goes on, or
+        raises IndexLost.
+        """
         if self.spec.profile != self.profile.recipe():
             raise IndexMismatch(f"the index was made for another profile than {self.profile.name}: set its `profile`")
         entries = [entry_of(url, text, self.profile) for url, text in pages]
-        return [answer.decision for answer in self.check_and_insert(entries, {})]
+        try:
+            answers = self.check_and_insert(entries, {})
+        except IndexServerChanged:
+            self.present([self.watermark()])
+            answers = self.check_and_insert(entries, {})
+        return [answer.decision for answer in answers]
 
 
 def entry_of(url: str, text: str, profile: Profile) -> Entry:

@@ -1,9 +1,11 @@
 """An index on Redis in the hands of a program: opened by its URL, asked with texts, the same answers as in memory."""
 
 import pytest
+import redis
 
 from simhash import Duplicate, MemoryIndex, RedisIndex, Retention, Unique, profile
-from simhash.errors import IndexMismatch, IndexUnreachable
+from simhash.errors import IndexLost, IndexMismatch, IndexUnreachable
+from tests.servers import running_redis
 from tests.texts import PAGES, added_by_threads, story
 
 
@@ -39,6 +41,27 @@ def test_an_index_of_another_profile_is_refused_and_named(redis_server, name):
     RedisIndex.open(redis_server.url, name, profile("segmented")).add(*PAGES[0])
     with pytest.raises(IndexMismatch, match="segmented"):
         RedisIndex.open(redis_server.url, name)
+
+
+def test_an_index_goes_on_after_a_restart_of_its_server_which_must_have_all_that_was_told(tmp_path, name):
+    with running_redis(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        index = RedisIndex.open(server.url, name)
+        first = index.add_many(PAGES)
+        server.stop()
+        with pytest.raises(IndexUnreachable) as refused:
+            index.add(*PAGES[0])
+        assert refused.value.retriable
+        server.start()
+        assert index.add_many(PAGES) == first
+        copy = {key: client.dump(key) for key in client.scan_iter()}
+        assert isinstance(index.add("later", story(99)), Unique)
+        client.flushall()
+        for key, value in copy.items():
+            client.restore(key, 0, value)
+        server.stop()
+        server.start()
+        with pytest.raises(IndexLost):
+            index.add(*PAGES[0])
 
 
 def test_an_index_takes_one_connection_where_no_more_are_allowed(redis_server, name):
