@@ -242,6 +242,24 @@ def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records):
             session.behind(asking=True)
 
 
+def test_what_comes_in_the_same_poll_as_its_partition_is_read_once(three_records):
+    """The client has fetched it from where it takes the partition to begin; the session reads from where it does."""
+    _, session_of_group = three_records
+    with session_of_group() as first:
+        gained_by(first)
+        commit_one(first)
+    with session_of_group() as heir:
+        offsets = []
+
+        def read():
+            offsets.extend(each.record.source.offset for each in heir.poll(3, 10).received)
+            return offsets[-1:] == [2]
+
+        until(read, "the last record")
+        assert not heir.poll(0.5, 10).received
+        assert offsets == [1, 2]
+
+
 def test_a_worker_too_many_says_why_it_has_nothing_to_do(three_records):
     stream, session_of_group = three_records
     with session_of_group() as one, closing(Session(settings_of(stream), f"{stream.name}-more")) as more:
