@@ -22,7 +22,7 @@ LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo stream-demo unit test check servers bench site wheel wheel-test lowest-test lock clean needs-python
+.PHONY: help demo stream-demo unit test check kernel-test servers bench site wheel wheel-test lowest-test lock clean needs-python
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ check: $(PACKAGES) ## lint and types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+kernel-test: | $(MADE) ## the kernel's own tests, after a change in native/; they need cargo, and Python's library to link to
+	PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo test --quiet --manifest-path native/Cargo.toml
 
 servers: ## install what Kafka and Redis need as local processes
 	deploy/local/servers install
