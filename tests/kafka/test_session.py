@@ -260,6 +260,16 @@ def test_what_comes_in_the_same_poll_as_its_partition_is_read_once(three_records
         assert offsets == [1, 2]
 
 
+def test_a_session_that_is_closed_has_left_its_group(three_records):
+    """Else the others would wait for it as long as for one that died."""
+    stream, session_of_group = three_records
+    with closing_admin(stream.bootstrap_servers) as admin:
+        with session_of_group() as session:
+            gained_by(session)
+            assert admin.describe_groups([stream.name])[stream.name]["members"]
+        assert not admin.describe_groups([stream.name])[stream.name]["members"]
+
+
 def test_a_worker_too_many_says_why_it_has_nothing_to_do(three_records):
     stream, session_of_group = three_records
     with session_of_group() as one, closing(Session(settings_of(stream), f"{stream.name}-more")) as more:
