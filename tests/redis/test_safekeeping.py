@@ -1,6 +1,7 @@
 """What Redis has lost is noticed, and what it has not lost is not made a fuss of: restarts, old copies, flushes."""
 
 import shutil
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
-from tests.pages import crowd, relation
+from tests.pages import crowd, entry, relation
 from tests.servers import running_redis
 
 RULE = relation(design("4"))
@@ -61,6 +62,17 @@ def test_a_watermark_names_the_largest_number_told(server):
     assert watermark_in(index.watermark()).seq == largest
     judged(index, 0)
     assert watermark_in(index.watermark()).seq == largest
+
+
+def test_a_number_is_told_by_those_that_match_it_too(server):
+    """Else the page that a copy is a copy of could be lost, and the worker that said so would go on."""
+    first, second = opened(server), opened(server)
+    judged(first, 0)
+    page = entry(500, 0xFF << 40)
+    (stored,) = first.check_and_insert([page], {})
+    (copy,) = second.check_and_insert([replace(page, observation=(501).to_bytes(16))], {})
+    assert copy.decision.match.seq == stored.decision.seq > 1
+    assert watermark_in(second.watermark()).seq == stored.decision.seq
 
 
 def test_a_restart_that_lost_nothing_is_looked_at_and_goes_on(server, monkeypatch):
