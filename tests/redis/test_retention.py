@@ -7,11 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simhash.index import Retention
+from simhash.index import IndexSpec, Retention
 from simhash.index.redis.index import EXPIRE_PER_PAGE
+from simhash.index.redis.layout import bucket_bits
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.takedowns import Found, take_down
+from simhash.index.redis.operators.transfer import index_row, loaded, opened_for_import
+from simhash.index.rows import EndRow
 from simhash.relation.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 
@@ -58,6 +61,28 @@ class Model:
 def fresh(pages, first):
     """The same pages as if fetched again: other observations, so that none is recognised as its own record."""
     return [entry(first + n, page.fingerprint, page.verifier, digest=page.digest) for n, page in enumerate(pages)]
+
+
+@pytest.mark.parametrize("given", [2**22, 2**30, 2**32, 2**38])
+def test_numbers_of_any_size_lead_to_their_records(client, name, given):
+    """As in an index whose first thousands of millions of pages are gone: in a place a number takes 3 to 6 bytes."""
+    kept, last, random = Retention(max_documents=40), given - 30, Random(given)
+    head = index_row(IndexSpec({}, RULE, bucket_bits(400, RULE.design), 400), "1-ffffffffffff", last, 0)
+    store = opened_for_import(client, name, head)
+    loaded(store, head, [EndRow(0, 0, 0)], lambda seq: None)
+    store.release(head.generation)
+    index, model = open_index(client, name, {}, RULE, 400, kept), Model(RULE, kept)
+    model.seq = last
+    pages = banded(crowd(160, random), BANDS, random)
+    for at in range(0, len(pages), 20):
+        batch = pages[at : at + 20]
+        answers = index.check_and_insert(batch, {PAGES: at})
+        assert [summary(a.decision) for a in answers] == [model.judge(page, 0) for page in batch]
+        stored = [Found(f, r) for f, r in index.scan() if random.random() < 0.1]
+        assert all(take_down(index.inside, stored))
+        model.take_down({found.record.seq for found in stored})
+    assert model.seq > given + 9
+    assert check(index.inside, lambda _: None).violations == []
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
