@@ -16,7 +16,7 @@ from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.relation.tables import design
-from tests.pages import PAGES, banded, crowd, entry, relation, summary
+from tests.pages import PAGES, VERIFIER_BITS, banded, crowd, entry, relation, summary
 
 
 @pytest.fixture
@@ -176,6 +176,24 @@ def test_another_workers_call_between_two_cut_ones_changes_no_page_of_ours(clien
             (fingerprint,) = {f for f, record in ours.scan() if record.seq == match.seq}
             assert (fingerprint ^ page.fingerprint).bit_count() == answer.decision.distance
     assert check(ours.inside, lambda _: None).violations == []
+
+
+def test_a_call_ends_once_it_has_done_its_work(client, name, monkeypatch):
+    """Which is a page's own, and more for each record that it is compared with, and for each whose record is read."""
+    told, receive = [], Line.receive
+
+    def received(line):
+        told.append(answers := receive(line))
+        return answers
+
+    monkeypatch.setattr(Line, "receive", received)
+    index, random = open_index(client, name, {}, relation(design("4")), 1000), Random(8)
+    alike = [entry(n, 7, random.getrandbits(VERIFIER_BITS)) for n in range(58)]
+    for work, pages in ((0, alike[:50]), (300, alike[50:])):
+        monkeypatch.setattr("simhash.index.redis.index.CALL_WORK", work)
+        told.clear()
+        index.check_and_insert(pages, {})
+        assert [len(answers) for answers in told] == [1] * len(pages)
 
 
 # Journals ------------------------------------------------------------------------------------------------------------
