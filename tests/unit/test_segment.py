@@ -149,7 +149,7 @@ def test_jieba_is_silent_writes_no_cache_and_is_not_loaded_before_it_is_needed(t
 def test_what_python_says_of_jiebas_patterns_is_not_shown() -> None:
     """From 3.12 on it warns of them when it compiles them."""
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", SyntaxWarning)
         require_jieba()
         for place in ("jieba/posseg/__init__.py", "jieba/__init__.py", "mine/jiebas.py"):
             warnings.warn_explicit("invalid escape sequence", SyntaxWarning, f"/somewhere/{place}", 44)
