@@ -207,7 +207,7 @@ class Settings(BaseSettings):
     # The loop
     batch_pages: Count = Field(200, ge=1, le=10_000, description="most pages in one transaction")
     batch_bytes: ByteSize = Field(ByteSize(8 << 20), ge=1, description="about the most bytes in one transaction")
-    processes: Count = Field(1, ge=1, le=256, description="consumers (run) or fingerprinting processes (file)")
+    processes: Count = Field(1, ge=1, le=256, description="consumers (run), or fingerprinting processes at most (file)")
     stuck_after: Seconds = Field(
         300.0, ge=5, description="a worker whose loop makes no progress for this long ends itself"
     )

@@ -83,6 +83,36 @@ def test_pages_that_were_lost_with_a_closed_pool_keep_nobody_waiting(tmp_path):
     assert not fingerprinting()
 
 
+def test_what_one_child_does_is_left_to_one():
+    """To load what pages need takes a child longer than a few pages take."""
+    pool = Fingerprinters(RECIPE, processes=8, limits=PageLimits(DEADLINE_SECONDS), prepare=prepare)
+    for _ in range(3):
+        outcomes(pool, [good(n) for n in range(CHUNK_PAGES)])
+        assert len(fingerprinting()) == 1
+    pool.close()
+
+
+def meet(place):
+    """To come to a place, and wait there for two others."""
+    (place / str(os.getpid())).touch()
+    until(lambda: len([*place.iterdir()]) == 3, "three have come")
+    return os.getpid()
+
+
+def make_meet():
+    return meet
+
+
+def test_a_task_that_no_child_is_free_for_has_one_started(tmp_path):
+    made = children.Children(3, make_meet, seconds=60.0, tasks_each=10)
+    for name in "ab":
+        place = tmp_path / name
+        place.mkdir()
+        tasks = [made.schedule(place) for _ in range(3)]
+        assert len({task.result(timeout=150) for task in tasks}) == 3
+    made.close()
+
+
 def fail_to_start():
     raise ZeroDivisionError
 

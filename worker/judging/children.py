@@ -2,8 +2,9 @@
 
 A child is given tasks one after the other and answers them in order. It says when it begins one, so that it is known
 what it was at when it ended: that task fails (`ChildLost`, or `TimeoutError` when the child was ended for having taken
-too long), what it had not begun goes to the child that is started in its place. A child that is lost while it has
-nothing to do costs nobody anything.
+too long), what it had not begun goes to another one. A child that is lost while it has nothing to do costs nobody
+anything. The first is started at once, each other one when there is a task that none is free for: loading what it needs
+takes a child half a second, which is longer than a few pages take.
 
     children = Children(2, partial(make_work, recipe), seconds=20.0)   # work = make_work(recipe), made in each child
     children.schedule(argument).result()                               # work(argument)
@@ -120,7 +121,7 @@ def _pipe() -> tuple[Connection, Connection]:
 
 
 class Children:
-    """`count` processes that do to each argument what `make_work()` gives.
+    """Up to `count` processes that do to each argument what `make_work()` gives.
 
     Args:
         make_work: called in each child once; it, and what it is given, are pickled.
@@ -133,7 +134,10 @@ class Children:
         self._seconds = seconds
         self._tasks_each = tasks_each
         self._waiting: deque[_Task] = deque()
-        self._changed = threading.Condition()
+        self._has_begun = False
+        self._free = 0  # children that have nothing to do, and those that are being started
+        lock = threading.Lock()
+        self._changed, self._wanted = threading.Condition(lock), threading.Condition(lock)
         self._closed = threading.Event()
         self._failure: ChildrenFail | None = None
         self._alive: set[_Child] = set()
@@ -153,7 +157,7 @@ class Children:
                 task.future.set_exception(self._failure)
             else:
                 self._waiting.append(task)
-                self._changed.notify()
+                (self._wanted if self._is_one_wanted() else self._changed).notify()
         return task.future
 
     def close(self) -> None:
@@ -163,19 +167,28 @@ class Children:
             self._waiting.clear()
             for child in self._alive:
                 child.kill()
-            self._changed.notify_all()
+            self._notify_all()
         for thread in self._threads:
             thread.join()
 
+    def _is_one_wanted(self) -> bool:
+        """Whether there is a task that no child is free for."""
+        return not self._has_begun or len(self._waiting) > self._free
+
+    def _notify_all(self) -> None:
+        self._changed.notify_all()
+        self._wanted.notify_all()
+
     def _keep(self) -> None:
-        """Keep one child at work until all is closed."""
+        """Keep one child at work, from when one is wanted, until all is closed."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # of this thread, and so of the children that it starts
         failed = 0
-        while not self._closed.is_set():
+        while self._wait_until_one_is_wanted():
             try:
                 child = self._started()
             except (OSError, EOFError) as error:
                 failed += 1
+                self._count_free(-1)
                 if failed == START_TRIES:
                     self._give_up(error)
                     break
@@ -183,6 +196,18 @@ class Children:
                 continue
             failed = 0
             self._hand_out(child)
+
+    def _wait_until_one_is_wanted(self) -> bool:
+        """False when all is closed."""
+        with self._changed:
+            self._wanted.wait_for(lambda: self._closed.is_set() or self._is_one_wanted())
+            self._has_begun = True
+            self._free += 1
+            return not self._closed.is_set()
+
+    def _count_free(self, more: int) -> None:
+        with self._changed:
+            self._free += more
 
     def _started(self) -> _Child:
         """A child that is ready to work. Raises OSError or EOFError: it could not be started, or ended before."""
@@ -217,10 +242,15 @@ class Children:
                 kind, value = child.receive()
                 begun = kind == _BEGUN
                 if not begun:
-                    _settle(under_way.popleft().future, kind, value)
+                    done = under_way.popleft()
+                    if not under_way:
+                        self._count_free(1)
+                    _settle(done.future, kind, value)
                 self._set_deadline(child, busy=bool(under_way))
         except (OSError, EOFError):
             pass
+        if not under_way:
+            self._count_free(-1)
         self._take_back(under_way, begun, child.overdue, self._end(child))
 
     def _next(self, under_way: deque[_Task]) -> _Task | None:
@@ -228,9 +258,11 @@ class Children:
         with self._changed:
             if not under_way:
                 self._changed.wait_for(lambda: self._waiting or self._closed.is_set())
-            elif len(under_way) > 1 or not self._waiting or len(self._waiting[0].argument) > LARGEST_AHEAD_BYTES:
+                self._free -= bool(self._waiting)
+                return self._waiting.popleft() if self._waiting else None
+            if len(under_way) > 1 or not self._is_one_wanted():
                 return None
-            return self._waiting.popleft() if self._waiting else None
+            return self._waiting.popleft() if len(self._waiting[0].argument) <= LARGEST_AHEAD_BYTES else None
 
     def _set_deadline(self, child: _Child, busy: bool) -> None:
         with self._changed:
@@ -246,7 +278,7 @@ class Children:
                 under_way.popleft().future.set_exception(error)
         with self._changed:
             self._waiting.extendleft(reversed(under_way))
-            self._changed.notify_all()
+            self._notify_all()
 
     def _end(self, child: _Child) -> str:
         with self._changed:
