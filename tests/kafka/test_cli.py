@@ -246,7 +246,7 @@ def test_a_run_that_waits_for_input_can_be_stopped(number):
     process.send_signal(number)
     assert process.wait(30) == 130
     assert b"Traceback" not in process.communicate()[1]
-    assert len(children) >= 2
+    assert children
     wait_until_gone(children)
 
 
