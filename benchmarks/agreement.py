@@ -29,7 +29,7 @@ from worker.evaluating.reading import read_corpus
 from worker.records.page import Limits, decode_page
 
 LARGEST_PAGE = 64 << 20
-LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16)
+LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 Named = tuple[str, str]
 """A text, behind the name by which it can be told."""

@@ -37,7 +37,7 @@ from worker.records.page import Limits
 from worker.records.passing import RawRecord, Source
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "scrapy_hosts.py"
-RECIPE = Recipe(DEFAULT, "html", Limits(page=10 << 20, url=8 << 10, key=16 << 10, headers=1 << 16))
+RECIPE = Recipe(DEFAULT, "html", Limits(page=10 << 20, url=8 << 10, key=16 << 10))
 WIKI_PAGES, REVISIONS, TICKETS = 240, 4, 60
 LOOK_PAGES = 100
 _LINK = re.compile(rb"""<a\s[^>]*?href=["']?([^"'\s>]+)""", re.IGNORECASE)

@@ -61,7 +61,7 @@ SPEED_STEP = 40
 SPEED_ROUNDS = 3
 TABLE_NAMES = ("speed", "peers", "recipe", "tables")
 LARGEST_PAGE = 64 << 20
-LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16, 1 << 16)
+LIMITS = Limits(LARGEST_PAGE, 1 << 16, 1 << 16)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 HEADER = ("", "recall ≥ .8", "recall ≥ .9", "precision", "false pairs", "found, not scored")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from simhash.index import Duplicate, Entry, Partition, Position, Record, Relation, Unique
+from simhash.index.interface import STORED_BYTES
 from simhash.relation.tables import Design
 
 PAGES = Partition("pages", 0)
@@ -109,4 +110,9 @@ def summary(decision: Unique | Duplicate) -> tuple[str, int]:
 def same_page(record: Record, page: Entry) -> bool:
     """Whether a record is of that page."""
     told = (record.url, record.id, record.fetched_at) == (page.url, page.id, page.fetched_at)
-    return told and record.is_of(page) and record.has_text_of(page.digest)
+    return told and same_delivery(record, page) and record.has_text_of(page.digest)
+
+
+def same_delivery(record: Record, page: Entry) -> bool:
+    """Whether a record is of this very delivery of a page."""
+    return record.observation == page.observation[:STORED_BYTES]

@@ -26,7 +26,7 @@ SLOW = ("trafilatura", "none")
 WARM = 200
 """Pages that each contender reads before its time is taken."""
 LARGEST = 64 << 20
-LIMITS = Limits(LARGEST, 1 << 16, 1 << 16, 1 << 16)
+LIMITS = Limits(LARGEST, 1 << 16, 1 << 16)
 HEADER = ("", "pages/s", "MB/s", f"times {OLD}", f"share of {LIMIT}'s rate")
 
 

@@ -117,10 +117,6 @@ class Record:
         of_page = (entry.url, entry.id, entry.fetched_at, features)
         return cls(seq, inserted_ms, observation, entry.verifier, digest, *of_page)
 
-    def is_of(self, entry: Entry) -> bool:
-        """Whether the record is of this very delivery of this page."""
-        return self.observation == entry.observation[:STORED_BYTES]
-
     def has_text_of(self, digest: str) -> bool:
         """Whether the record's page has the normalised text (or raw bytes) of this full digest."""
         return digest.startswith(self.digest)

@@ -27,12 +27,6 @@ def _no_fingerprint(value: object) -> str:
     return f"a fingerprint is an int, not {type(value).__name__}{said}"
 
 
-def to_hex(value: int, bits: int) -> str:
-    """Print a fingerprint: ceil(bits / 4) hexadecimal digits, zero padded."""
-    _fitting(value, bits)
-    return f"{value:0{-(-bits // 4)}x}"
-
-
 def to_binary(value: int, bits: int) -> str:
     """Print a fingerprint as 0s and 1s, bit 0 leftmost."""
     _fitting(value, bits)

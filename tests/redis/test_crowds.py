@@ -16,7 +16,7 @@ from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.relation.tables import design
-from tests.pages import PAGES, VERIFIER_BITS, banded, crowd, entry, relation, summary
+from tests.pages import PAGES, VERIFIER_BITS, banded, crowd, entry, relation, same_delivery, summary
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_another_workers_call_between_two_cut_ones_changes_no_page_of_ours(clien
     assert len(numbers) == len(set(numbers)) == len(stored)
     for page, answer in told:
         if isinstance(answer.decision, Unique):
-            assert stored[answer.decision.seq].is_of(page)
+            assert same_delivery(stored[answer.decision.seq], page)
         elif page.fingerprint is not None:
             match = answer.decision.match
             assert stored[match.seq] == match

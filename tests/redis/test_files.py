@@ -32,7 +32,7 @@ from worker.judging.judge import Recipe
 from worker.records.page import Limits
 from worker.records.verdict import Match, SourceFields, Verdict
 
-LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10)
+LIMITS = Limits(page=1 << 20, url=1 << 10, key=1 << 10)
 PAGES = [json_page(n, text)[1] for n, text in enumerate(texts(300, Random(1)))]
 REJECTED = [b"junk", b'{"url":"","text":"a"}', b'{"url":"http://x/","text":"a' + b"\\u0301" * 600 + b'"}']
 

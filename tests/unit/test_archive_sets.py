@@ -18,7 +18,7 @@ from simhash.errors import TableMismatch
 from simhash.index import IndexSpec
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import NAMES, design
-from tests.pages import banded, crowd, entry, flipped, relation
+from tests.pages import banded, crowd, entry, flipped, relation, same_delivery
 from tests.tables import PROFILE, SMALL, Listed, built, expected_pairs, fingerprints, nothing, pairs, record
 
 # Bare sets ---------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_neighbours_are_those_of_an_index(tmp_path):
     pages = crowd(300, Random(4), short_share=0)
     index = MemoryIndex(IndexSpec({}, relation(design("10"), verifier_reach=0), 4, 1000))
     index.check_and_insert(pages, {})
-    kept = [page for page in pages if any(r.is_of(page) for _, r in index.scan())]
+    kept = [page for page in pages if any(same_delivery(r, page) for _, r in index.scan())]
     tables = built(tmp_path / "set", kept, rule)
     for page in pages[:50]:
         found = [(n.distance, n.record.seq, n.fingerprint) for n in tables.neighbours(page.fingerprint)]

@@ -31,9 +31,3 @@ def test_a_number_that_does_not_fit_the_width_is_no_fingerprint(value: int) -> N
     for compare in (hamming.distance, hamming.near):
         with pytest.raises(WidthError, match="64 bits"):
             compare(value, 0, bits=64)
-
-
-def test_hex_has_a_digit_for_four_bits_zero_padded() -> None:
-    assert hamming.to_hex(0xAB, 64) == "00000000000000ab"
-    assert hamming.to_hex(1, 128) == "0" * 31 + "1"
-    assert hamming.to_hex(1, 10) == "001"

@@ -15,7 +15,7 @@ from worker.records.hints import NO_HINTS
 from worker.records.page import Limits
 from worker.records.passing import Page, RawRecord, Source
 
-RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10))
 WORDS = [f"word{n}" for n in range(200)]
 
 

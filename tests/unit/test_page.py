@@ -11,7 +11,7 @@ from simhash.errors import PageError
 from worker.records.page import Limits, charset_of, checked, decode_page, observation
 from worker.records.passing import Page, Source
 
-LIMITS = Limits(page=1000, url=100, key=50, headers=100)
+LIMITS = Limits(page=1000, url=100, key=50)
 
 
 def page_json(**fields):

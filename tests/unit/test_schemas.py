@@ -25,7 +25,7 @@ from worker.settings import Settings
 
 FILES = {path.stem: json.loads(path.read_bytes()) for path in (ROOT / "docs" / "schemas").glob("*.json")}
 REGISTRY = Registry().with_resources([(each["$id"], Resource.from_contents(each)) for each in FILES.values()])
-LIMITS = Limits(1 << 20, 8192, 1024, 1024)
+LIMITS = Limits(1 << 20, 8192, 1024)
 
 
 def validator(name, part=None):

@@ -60,7 +60,7 @@ class Pair:
         columns = [own.astype(np.uint32), other.astype(np.uint32), distances, more]
         with written(part_file(self.directory, self.stage, number), PAIRS) as write:
             write(pa.table([pa.array(column) for column in columns], schema=PAIRS))
-        return Done(rows=len(later), written=len(own))
+        return Done(rows=len(later))
 
 
 @dataclass(frozen=True)
@@ -89,4 +89,4 @@ class Link:
         with written(part_file(self.directory, self.stage, number), EDGES) as write:
             columns = [pa.array(ends.astype(np.uint32)) for ends in (later, earlier)]
             write(pa.table(columns, schema=EDGES))
-        return Done(rows=high - low, written=len(later))
+        return Done(rows=high - low)

@@ -48,7 +48,7 @@ class Done(NamedTuple):
     """What a task tells of its slice.
 
     Attributes:
-        rows, written: how many it read and wrote.
+        rows: how many it read.
         rejected: existing records that cannot be read (`REJECTIONS`).
         skipped: records of a WARC that are no pages.
         numbered, last_seq: whether its pages have numbers, and the highest.
@@ -57,7 +57,6 @@ class Done(NamedTuple):
     """
 
     rows: int = 0
-    written: int = 0
     rejected: int = 0
     skipped: int = 0
     numbered: bool = False
@@ -119,7 +118,7 @@ class Sign:
                 rows = block.columns(PAGES.names)
                 _check_verifiers(rows, self.relation, piece.source.name)
                 write(rows)
-        return Done(rows=counted.rows, written=counted.rows, skipped=counted.skipped)
+        return Done(rows=counted.rows, skipped=counted.skipped)
 
 
 def _compared(relation: Relation) -> list[str]:
@@ -224,7 +223,7 @@ class Scan:
                 found = [oldest([*found, matches])]
         with written(part_file(self.directory, "matches", number), MATCHES) as write:
             write(found[0])
-        return Done(counted.rows, found[0].num_rows, rejected, 0, numbered, last_seq)
+        return Done(counted.rows, rejected, 0, numbered, last_seq)
 
 
 def _rejections(block: RowBlock, keys: pa.Table) -> pa.Table:

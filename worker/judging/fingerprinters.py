@@ -57,7 +57,6 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
         page=settings.max_page_bytes,
         url=settings.max_url_bytes,
         key=settings.max_key_bytes,
-        headers=settings.max_header_bytes,
     )
     return Recipe(profile, settings.page_format, limits)
 

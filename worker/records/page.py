@@ -37,7 +37,6 @@ class Limits(NamedTuple):
     page: int
     url: int
     key: int
-    headers: int
 
 
 class _Wire(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from worker.records.passing import Page
 from worker.reporting.report_data import DuplicateRow, ReportData
 
 LARGEST_PAGE = 10 << 20
-LIMITS = Limits(page=LARGEST_PAGE, url=32 << 10, key=16 << 10, headers=64 << 10)
+LIMITS = Limits(page=LARGEST_PAGE, url=32 << 10, key=16 << 10)
 PER_CLUSTER = 3
 Name = tuple[str, str | None]
 """How a page is found again: its URL and id."""

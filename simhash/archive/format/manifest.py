@@ -96,26 +96,13 @@ class Part:
         blocks = None if self.table is None else [(block.start, block.width) for block in self.table.blocks]
         return identity(("part", self.width, self.prefix, blocks, self.band))
 
-    def key(self, fingerprint: int, band_keys: Sequence[int]) -> int | None:
-        """Its key for a fingerprint with those band keys; None: there is none."""
-        if self.table is not None:
-            return self.table.permute(fingerprint)
-        band = band_keys[self.band or 0]
-        return band << (self.width - BAND_BITS) | fingerprint if band else None
-
     def keys(self, fingerprints: Keys, band_keys: Sequence[Sequence[int]]) -> tuple[Keys, NDArray[np.int64]]:
-        """The same for many: the keys there are, and whose they are."""
+        """Its keys for fingerprints with those band keys, as far as there are any, and whose they are."""
         if self.table is not None:
             return arrays.permuted(fingerprints, self.table), np.arange(len(fingerprints))
         bands = np.array([keys[self.band or 0] for keys in band_keys], np.uint64)
         some = np.flatnonzero(bands)
         return arrays.joined(bands[some], BAND_BITS, fingerprints[some], self.width - BAND_BITS), some
-
-    def fingerprint(self, key: int) -> int:
-        """The fingerprint in one of its keys."""
-        if self.table is not None:
-            return self.table.restore(key)
-        return key & ((1 << (self.width - BAND_BITS)) - 1)
 
     def restored(self, keys: Keys) -> Keys:
         """The fingerprints in its keys."""

@@ -91,11 +91,6 @@ local bits_of = setmetatable({}, {__index = function(known, character)
   return known[character]
 end})
 
-local byte_of = setmetatable({}, {__index = function(known, text)
-  known[text] = char(tonumber(text, 2))
-  return known[text]
-end})
-
 local tables   -- each table's permutation
 
 local function runs_of(i)
@@ -104,8 +99,6 @@ local function runs_of(i)
 end
 
 local function to_bits(bytes) return (string.gsub(bytes, '.', bits_of)) end
-
-local function to_bytes(bits) return (string.gsub(string.rep('0', -#bits % 8) .. bits, '........', byte_of)) end
 
 local function fingerprint_bits(fingerprint) return sub(to_bits(fingerprint), -layout.bits) end
 

@@ -49,13 +49,12 @@ class Due(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Of one moment: the archive's generation, how many records were removed out of turn, ever, the last
-    number given, and how many records there are."""
+    """Of one moment: the archive's generation, up to which number it has all, how many records were removed out of
+    turn, ever, and how many there are."""
 
     base: str
     archived: int
     removed: int
-    seq: int
     documents: int
 
 
@@ -163,7 +162,7 @@ class Retiring:
 
     def _state(self) -> _State:
         inside = self.index.inside
-        fields = ("base", "archived", "removed", "seq", "documents")
+        fields = ("base", "archived", "removed", "documents")
         with translated():
             base, archived, *counts = inside.client.hmget(inside.layout.meta, *fields)
         if archived is None:
