@@ -140,3 +140,10 @@ def test_what_another_program_wrote_with_headers_like_ours_is_no_letter(name, nu
 )
 def test_letters_are_chosen_by_place_error_partition_and_time(wanted, meant):
     assert wanted.has(read_letter(received(dead_letter(REJECTION, b"k", b"v", [], "dlq", 1 << 20)))) == meant
+
+
+def test_a_place_that_is_none_is_told_how_to_be_written():
+    assert Place.read("0/12") == Place(0, 12)
+    for text in ("", "12", "0/12/1", "0/-1", "a/12", "0/12 "):
+        with pytest.raises(ValueError, match="is no place of a letter: write partition/offset, as in 0/12"):
+            Place.read(text)

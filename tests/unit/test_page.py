@@ -104,6 +104,14 @@ def test_a_json_page_needs_no_key_but_a_key_has_a_limit():
     assert "the key has 51 bytes" in refusal(page_json(text="a"), b"k" * 51)
 
 
+def test_what_is_just_at_the_limits_is_a_page():
+    address, text = "http://x/" + "u" * 91, "é" * 500
+    long = page_json(url=address, text=text, id="i" * 1024, fetched_at="2" * 64)
+    assert decode_page(b"k" * 50, long, "json", LIMITS) == Page(
+        address, text.encode(), is_html=False, is_utf8=True, id="i" * 1024, fetched_at="2" * 64
+    )
+
+
 def test_a_raw_page_is_its_value():
     page = decode_page("http://x/é".encode(), b"\0\xff", "html", LIMITS)
     assert page == Page("http://x/é", b"\0\xff", is_html=True)
