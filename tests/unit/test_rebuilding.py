@@ -73,6 +73,28 @@ def test_numbers_that_no_verdict_has_are_missing_but_not_beside_what_is_forgotte
     assert [(each[0], each[-1]) for each in found] == missing
 
 
+def test_what_the_archive_has_is_neither_missing_nor_stored_again():
+    with Sorted() as unique:
+        collected = CollectedVerdicts(PROFILE, [], unique, archived=5)
+        for seq in (2, 5, 8):
+            unique.add(row_of(seq, inserted_ms=seq))
+        assert [row.seq for row in collected.kept(0, 0)] == [8]
+        for from_first, missing in ((False, [range(6, 8)]), (True, [])):
+            assert list(collected.missing(0, 0, from_first, FOR_EVER_MS)) == missing
+
+
+@pytest.mark.parametrize(
+    ("archived", "kept"),
+    [(4, [(5, "a"), (6, "c"), (7, "b")]), (5, [(6, "c"), (7, "a"), (8, "b")])],  # who knows which one the archive has
+)
+def test_a_number_that_was_given_twice_is_the_earlier_page_s_unless_it_is_archived(archived, kept):
+    with Sorted() as unique:
+        collected = CollectedVerdicts(PROFILE, [], unique, last_seq=6, archived=archived)
+        for seq, name in ((5, "a"), (5, "b"), (6, "c")):
+            unique.add(msgspec.structs.replace(row_of(seq, inserted_ms=ord(name)), observation=name * 16))
+        assert [(row.seq, row.observation[0]) for row in collected.kept(0, 0)] == kept
+
+
 @pytest.mark.parametrize(
     ("whole_from_ms", "first_offsets", "missing"),
     [
