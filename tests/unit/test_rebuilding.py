@@ -84,6 +84,23 @@ def test_what_the_archive_has_is_neither_missing_nor_stored_again():
 
 
 @pytest.mark.parametrize(
+    ("seq", "written_ms", "is_gone"),
+    [
+        (5, 50, True),
+        (5, 150, True),  # its verdict was committed after the takedown
+        (9, 50, True),  # a higher number than the index had by then: it had lost some
+        (9, 150, False),  # told unique again since then
+    ],
+)
+def test_a_page_stays_taken_down_until_it_is_told_again(seq, written_ms, is_gone):
+    row = row_of(seq, written_ms)
+    with Sorted() as unique:
+        collected = CollectedVerdicts(PROFILE, [Takedown("", 100, 5, row.observation)], unique)
+        unique.add(row)
+        assert [gone for _, gone in collected.numbered()] == [is_gone]
+
+
+@pytest.mark.parametrize(
     ("archived", "kept"),
     [(4, [(5, "a"), (6, "c"), (7, "b")]), (5, [(6, "c"), (7, "a"), (8, "b")])],  # who knows which one the archive has
 )
