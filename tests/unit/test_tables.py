@@ -151,8 +151,11 @@ def test_what_is_chosen_for_the_largest_k_has_few_enough_tables():
 def test_a_table_must_use_every_bit_once():
     with pytest.raises(DesignError, match="exactly once"):
         Table(8, (Block(0, 4), Block(3, 5)), 4)
-    with pytest.raises(DesignError, match="prefix"):
-        Table(8, (Block(0, 8),), 9)
+    for prefix in (0, 9):
+        with pytest.raises(DesignError, match=f"a prefix of {prefix} bits does not fit in 8"):
+            Table(8, (Block(0, 8),), prefix)
+    with pytest.raises(DesignError, match="radius is 0 or 1, not 2"):
+        Table(8, (Block(0, 8),), 4, radius=2)
 
 
 @pytest.mark.slow
