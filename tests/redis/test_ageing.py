@@ -41,6 +41,7 @@ TRIES = count()
 RULE = relation(design("6"), 12, bands=BANDS)
 PROFILE = {"name": "made-up"}
 ALL = Retention(max_documents=1)
+HOUR_MS = 3_600_000
 
 
 class Aged:
@@ -276,7 +277,7 @@ def test_redis_forgets_what_is_on_disk_little_by_little_and_nothing_else(aged, p
 def test_by_age_go_the_pages_that_are_old_enough_when_they_are_enough(aged, filled):
     retiring = aged.retiring()
     old = Ageing(retiring, Retention(max_age_ms=0), least=10)
-    assert Ageing(retiring, Retention(max_age_ms=10**9), least=1).retire() is None
+    assert Ageing(retiring, Retention(max_age_ms=HOUR_MS), least=1).retire() is None
     assert Ageing(retiring, Retention(max_age_ms=0), least=1000).retire() is None
     assert old.retire().archived == filled.seq
     assert old.retire() is None
