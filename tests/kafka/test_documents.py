@@ -207,7 +207,7 @@ def test_scrapys_items_become_pages_that_the_worker_reads(kafka_server, name):
     pages.close_spider()
     with KafkaConsumer(name, bootstrap_servers=broker, auto_offset_reset="earliest") as consumer:
         records = [next(consumer) for _ in range(2)]
-    found = [decode_page(record.key, record.value, "json", Limits(10**7, 10**4, 10**4, 10**4)) for record in records]
+    found = [decode_page(record.key, record.value, "json", Limits(10**7, 10**4, 10**4)) for record in records]
     assert [page.url for page in found] == ["https://a.example/", "https://a.example/plain"]
     assert [page.content for page in found] == [item["body"], b"plain"]
     assert [record.key for record in records] == [page.url.encode() for page in found]

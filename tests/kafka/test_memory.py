@@ -57,7 +57,7 @@ LONG_PAGES = {
 
 def test_without_the_kernel_a_child_reads_the_pages_of_most_features_too():
     limits = Settings()
-    recipe = Recipe(IN_NUMPY, "json", Limits(limits.max_page_bytes, 1 << 13, 1 << 14, 1 << 16))
+    recipe = Recipe(IN_NUMPY, "json", Limits(limits.max_page_bytes, 1 << 13, 1 << 14))
     children = Fingerprinters(recipe, 1, PageLimits(60.0, limits.page_memory))
     try:
         for number, name in enumerate(("Han in UTF-16", "Han in UTF-8", "words")):

@@ -18,7 +18,7 @@ from worker.judging.judge import Prepared, Recipe, Rejected
 from worker.records.page import Limits
 from worker.records.passing import RawRecord, Source
 
-RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10, headers=1 << 10))
+RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10))
 DEADLINE_SECONDS = 2.0
 
 
