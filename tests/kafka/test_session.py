@@ -230,7 +230,7 @@ def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_befor
         assert gained_by(session).position == 0
 
 
-def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records):
+def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records, monkeypatch):
     """In place of brokers that do not answer, which they do."""
     stream, session_of_group = three_records
     with session_of_group() as session:
@@ -238,6 +238,14 @@ def test_a_topic_that_is_deleted_under_a_worker_is_named(three_records):
         with closing_admin(stream.bootstrap_servers) as admin:
             admin.delete_topics([stream.input_topic])
         until(lambda: session.poll(0.5, 10).lost, "that it is gone")
+        with pytest.raises(BrokerUnreachable, match=f"topic {stream.input_topic} does not exist"):
+            session.behind(asking=True)
+
+        def answered_before(topic):
+            """As the client does whose own question was under way, now and then."""
+            raise errors.UnknownTopicOrPartitionError(topic)
+
+        monkeypatch.setattr(session._consumer, "partitions_for_topic", answered_before)
         with pytest.raises(BrokerUnreachable, match=f"topic {stream.input_topic} does not exist"):
             session.behind(asking=True)
 

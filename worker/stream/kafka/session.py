@@ -202,7 +202,7 @@ class Session:
         topic = self._settings.input_topic
         if asking:
             with translated(self._settings):
-                if not self._member.owned and not self._consumer.partitions_for_topic(topic):
+                if not self._member.owned and not self._topic_exists():
                     raise BrokerUnreachable(f"topic {topic} does not exist")
                 some = sorted(self._member.owned) or [TopicPartition(topic, 0)]
                 ends = self._ask(partial(self._consumer.end_offsets, some))
@@ -214,6 +214,12 @@ class Session:
                 if end is not None:
                     found[Partition(*tp)] = max(0, end - now[tp])
         return found
+
+    def _topic_exists(self) -> bool:
+        try:
+            return bool(self._consumer.partitions_for_topic(self._settings.input_topic))
+        except errors.UnknownTopicOrPartitionError:  # the answer to what the client was asking already
+            return False
 
     def waits_for(self) -> str:
         """Why no partition is this worker's; empty: it has some."""
