@@ -238,15 +238,17 @@ def kill_children(pid):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_waits_for_input_can_be_stopped(number):
-    process = started("file", "-", "--out", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdin.write(PAGES[0] + b"\n")
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = started("file", "-", "--out", "-", "--processes", "2", **pipes)
+    process.stdin.write(b"\n".join(PAGES[:100]) + b"\n")
     process.stdin.flush()
-    process.stdout.readline()
+    for _ in range(100):
+        process.stdout.readline()
     children = descendants(process.pid)
     process.send_signal(number)
     assert process.wait(30) == 130
     assert b"Traceback" not in process.communicate()[1]
-    assert children
+    assert len(children) >= 2
     wait_until_gone(children)
 
 

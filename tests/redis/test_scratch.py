@@ -61,8 +61,9 @@ def file_run(tmp_path, *options, **how):
 
 def test_a_file_run_ends_after_its_helper_processes_and_leaves_nothing(temporary, tmp_path):
     with file_run(tmp_path, "-", stdin=subprocess.PIPE) as run:
-        helpers = until(lambda: descendants(run.pid), "its helpers run")
-        run.stdin.write((PAGE % 1).decode())
+        run.stdin.write(b"".join(PAGE % n for n in range(100)).decode())
+        run.stdin.flush()
+        helpers = until(lambda: len(found := descendants(run.pid)) > 1 and found, "its helpers run")
         run.stdin.close()
         helpers |= descendants(run.pid)
         assert run.wait() == 0, run.stderr.read()
