@@ -12,7 +12,7 @@ from itertools import chain, compress
 from typing import Literal
 
 from simhash.errors import PageError
-from simhash.features.segment import PIECE_CHARACTERS, code_points
+from simhash.features.segment import IDEOGRAPHS, PIECE_CHARACTERS, code_points
 
 Normalisation = Literal["folded", "nfkc-casefold", "none"]
 CASEFOLDED: Normalisation = "nfkc-casefold"
@@ -238,13 +238,15 @@ _RUN = 128
 _BETWEEN = chr(KNOWN)
 """Of no run, its own form, and nothing is reordered across it or composes with it."""
 _SURROGATES = range(0xD800, 0xE000)
+_SYLLABLES = range(0xAC00, 0xD780)
+"""Of Hangul: they begin with a first consonant, which composes with none before."""
 _SECOND_JAMO = frozenset((*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)))
 
 
-def _runs() -> Iterator[str]:
-    """All characters below KNOWN but surrogates."""
-    every = code_points(KNOWN)
-    return (every[i : i + _RUN] for i in range(0, KNOWN, _RUN) if i not in _SURROGATES)
+def _runs(end: int) -> Iterator[str]:
+    """All characters below `end` but surrogates."""
+    every = code_points(end)
+    return (every[i : i + _RUN] for i in range(0, end, _RUN) if i not in _SURROGATES)
 
 
 def changed(how: Normalisation) -> list[tuple[int, str]]:
@@ -253,7 +255,7 @@ def changed(how: Normalisation) -> list[tuple[int, str]]:
     A run that normalisation leaves as it is has no character that would change. Those of another are normalised
     together, each alone between two of _BETWEEN.
     """
-    changing = (run for run in _runs() if normalise(run, how) != run)
+    changing = (run for run in _runs(KNOWN) if normalise(run, how) != run)
     forms = ((run, normalise(_BETWEEN.join(run), how).split(_BETWEEN)) for run in changing)
     return [(ord(i), form) for run, those in forms for i, form in zip(run, those, strict=True) if form != i]
 
@@ -267,10 +269,11 @@ def contextual(how: Normalisation) -> tuple[int, ...]:
     15, section 9, on boundaries). What composes backward is the second of any two-character canonical decomposition
     (more than enough: some never compose again) or a vowel or final consonant of Hangul.
     """
-    runs = (run for run in _runs() if not unicodedata.is_normalized("NFKD", run))
+    others = (run for run in _runs(IDEOGRAPHS) if ord(run[0]) not in _SYLLABLES)
+    runs = (run for run in others if not unicodedata.is_normalized("NFKD", run))
     decomposed = ((run, unicodedata.normalize("NFKD", _BETWEEN.join(run)).split(_BETWEEN)) for run in runs)
     begins = {character: form[0] for run, forms in decomposed for character, form in zip(run, forms, strict=True)}
-    every = code_points(KNOWN)
+    every = code_points(IDEOGRAPHS)
     looking_back = {*compress(every, map(unicodedata.combining, every)), *map(chr, _SECOND_JAMO)}
     for character in begins:
         parts = unicodedata.decomposition(character).split()

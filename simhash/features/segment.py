@@ -47,6 +47,8 @@ _HANGUL_RANGES = ((0xAC00, 0xD7AF),)
 _UNSPACED_RANGES = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F))
 _SELECTOR_RANGES = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 _LAST_LETTER = 0x3FFFF
+IDEOGRAPHS = 0x20000
+"""From here on to the last letter all are ideographs: no marks, and none that composes with another."""
 _CODE_POINTS = 0x110000
 
 PIECE_CHARACTERS = 1 << 16
@@ -72,8 +74,8 @@ def kinds_table() -> NDArray[np.uint8]:
     every = code_points(_LAST_LETTER + 1)
     for run in re.finditer(r"[^\W_]+", every):
         table[run.start() : run.end()] = LETTER
-    categories = np.frombuffer("".join(map(unicodedata.category, every)).encode(), np.uint8)
-    table[: _LAST_LETTER + 1][categories[::2] == ord("M")] = MARK
+    categories = np.frombuffer("".join(map(unicodedata.category, every[:IDEOGRAPHS])).encode(), np.uint8)
+    table[:IDEOGRAPHS][categories[::2] == ord("M")] = MARK
     _assign(table, _HAN_RANGES, {LETTER: HAN, 0: HAN})
     _assign(table, _KANA_RANGES, {LETTER: KANA, MARK: KANA, 0: KANA})
     _assign(table, _HANGUL_RANGES, {LETTER: HANGUL})

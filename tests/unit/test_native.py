@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -129,6 +130,14 @@ def test_every_character_has_one_form(spaced: bool, recipe: Profile) -> None:
     for start in range(0, 0x110000, 0x1000):
         every = map(chr, range(start, start + 0x1000))
         assert agree(recipe, joiner.join(every)), f"U+{start:04X} and up"
+
+
+def test_what_is_not_looked_at_for_characters_that_look_back_has_none() -> None:
+    looking_back = set(normalisation.contextual(LOW.normalisation))
+    for i in (*range(segment.IDEOGRAPHS, normalisation.KNOWN), *range(0xAC00, 0xD780)):
+        first = unicodedata.normalize("NFKD", chr(i))[0]
+        assert not unicodedata.combining(first), f"U+{i:04X}"
+        assert ord(first) not in looking_back, f"U+{i:04X}"
 
 
 @pytest.mark.slow

@@ -47,6 +47,8 @@ def test_letters_and_digits_are_what_python_takes_for_them_outside_of_han() -> N
     assert wrong == []
     marks = MARK | UNSPACED_MARK
     assert all(unicodedata.category(chr(i))[0] == "M" for i in range(0x110000) if table[i] & marks)
+    without = {i for i in range(0xE0000) if unicodedata.category(chr(i))[0] == "M" and not table[i] & (marks | KANA)}
+    assert without == {*range(0xFE00, 0xFE10)}, "variation selectors"
 
 
 @given(mixed_text, st.sampled_from([(LETTER | HANGUL, MARK), (KANA, 0), (UNSPACED, UNSPACED_MARK), (HAN, 0)]))
