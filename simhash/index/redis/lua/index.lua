@@ -471,7 +471,7 @@ local function compare(i, place, page, flipped, most)
   local own = page.places[RESTS + i]
   local at, size, count, number = 1, #own, 0, nil
   while at <= #place and count < most do
-    -- Pages of one template have one fingerprint, and that is seen in a tenth of the time in which bits are counted.
+    -- Pages of one template have one fingerprint: that is seen without counting bits.
     local is_same = sub(place, at, at + size - 1) == own
     local d = flipped + (is_same and 0 or distance(own, place, layout.reach, at - 1))
     if d <= layout.reach then
