@@ -44,6 +44,8 @@ _NOT_NOW = (
 )
 """Memory full; a replica, as after a failover; a script that was given up once more; no primary. The driver has
 taken the first word off their messages."""
+_IN_PIPELINE = re.compile(r"Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+"""What the driver puts before an error within a pipeline: arguments, which are bytes of any kind."""
 _IN_SCRIPT = re.compile(r"Error running script .*? -(?=[A-Z]+ )")
 """What Redis 6 puts before an error within a script."""
 _WHERE_IN_SCRIPT = re.compile(r"\.? script: ([0-9a-f]{40}, )?on @user_script:\d+\.?$")
@@ -60,13 +62,18 @@ def translated() -> Iterator[None]:
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise IndexUnreachable(f"Redis does not answer: {error}") from error
     except _NOT_NOW as error:
-        raise _not_now(str(error)) from error
+        raise _not_now(_said(error)) from error
     except redis.exceptions.NoPermissionError as error:
-        raise IndexMisconfigured(f"Redis refuses: {error}") from error
+        raise IndexMisconfigured(f"Redis refuses: {_said(error)}") from error
     except redis.ResponseError as error:
-        raise _fault(str(error)) from error
+        raise _fault(_said(error)) from error
     except redis.RedisError as error:
         raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
+
+
+def _said(error: redis.RedisError) -> str:
+    """The server's own words."""
+    return _IN_PIPELINE.sub("", str(error), count=1)
 
 
 _ERROR_OF_LUA = "user_script:"
