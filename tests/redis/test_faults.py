@@ -1,7 +1,5 @@
 """What a Redis says that cannot take writes for now, in the words of Redis 7 and of Redis 6 (the embedded one)."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import redis
 
@@ -10,8 +8,7 @@ from simhash.index import Position
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import PAGES, entry, relation
-from tests.servers import running_redis
-from tests.stream import until
+from tests.servers import kept_busy, running_redis
 from worker.files.embedded import embedded_redis
 
 
@@ -53,31 +50,16 @@ def test_what_will_pass_is_waited_for(server, name, before, after):
 def test_a_server_that_a_script_keeps_busy_is_waited_for_by_every_question(server, name):
     """In a pipeline the driver puts the command before what the server says."""
     index = open_index(server, name, {}, relation(design("4")), 1000)
-    server.config_set("lua-time-limit", 1)
-    with ThreadPoolExecutor() as other:
-        endless = other.submit(server.eval, "while true do end", 0)
-        try:
-            until(lambda: _is_busy(server), "Redis says that it is busy")
-            for question in (
-                lambda: index.check_and_insert([entry(1, 1)], {PAGES: 0}),
-                lambda: index.journalled({Position(PAGES, 0): None}),
-                lambda: index.mark(PAGES),
-                lambda: index.rewind(PAGES, 0),
-            ):
-                with pytest.raises(IndexUnreachable, match="now: BUSY "):
-                    question()
-        finally:
-            server.execute_command("SCRIPT", "KILL")
-        assert isinstance(endless.exception(), redis.ResponseError)
-    server.config_set("lua-time-limit", 5000)
+    with kept_busy(server):
+        for question in (
+            lambda: index.check_and_insert([entry(1, 1)], {PAGES: 0}),
+            lambda: index.journalled({Position(PAGES, 0): None}),
+            lambda: index.mark(PAGES),
+            lambda: index.rewind(PAGES, 0),
+        ):
+            with pytest.raises(IndexUnreachable, match="now: BUSY "):
+                question()
     assert index.journalled({Position(PAGES, 0): None}) == []
-
-
-def _is_busy(server):
-    try:
-        return not server.ping()
-    except redis.ResponseError:
-        return True
 
 
 def test_a_server_that_has_come_to_drop_keys_is_noticed(server, name):

@@ -5,6 +5,7 @@ import redis
 
 from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
+from tests.servers import kept_busy
 from worker.files.embedded import embedded_redis
 from worker.index.configured import configured_relation
 from worker.index.stores import connect, connected_index, found_index, judging_profile
@@ -30,6 +31,36 @@ def test_a_redis_that_is_no_sentinel_is_said_to_be_none(redis_server):
         found_index(load({"redis_url": f"redis+sentinel://:sesame@{redis_server.address}/dedup"}))
     said = f"what answers at {redis_server.address} is a Redis and no Sentinel: name it by a redis:// or rediss:// URL"
     assert str(caught.value) == f"{said}, or name the Sentinels (as a rule at port 26379)"
+
+
+@pytest.fixture
+def locked(cluster):
+    """Its nodes ask for a password."""
+    for node in cluster:
+        with redis.Redis.from_url(node.url) as client:
+            client.config_set("requirepass", "sesame")
+    yield cluster
+    for node in cluster:
+        with redis.Redis.from_url(node.url, password="sesame") as client:
+            client.config_set("requirepass", "")
+
+
+@pytest.mark.parametrize("login", ["", ":other@"])
+def test_a_cluster_that_refuses_the_login_is_not_said_to_be_silent(locked, login):
+    with pytest.raises(IndexMisconfigured, match="Redis refuses the login"):
+        found_index(load({"redis_url": f"redis+cluster://{login}{','.join(node.address for node in locked)}"}))
+
+
+def test_a_node_that_a_script_keeps_busy_is_passed_over(cluster, name):
+    """Another one knows where the index lies."""
+    one = {"index_name": name, "redis_url": f"redis+cluster://{cluster[0].address}"}
+    with connect(load(one)) as client:
+        _, port = client.connection_pool.primary()
+    busy, other = [node for node in cluster if not node.address.endswith(f":{port}")]
+    with redis.Redis.from_url(busy.url) as client, kept_busy(client):
+        both = {"redis_url": f"redis+cluster://{busy.address},{other.address}"}
+        with connect(load(one | both)) as asking:
+            assert asking.ping()
 
 
 def settings_of(redis_server, name, **given):

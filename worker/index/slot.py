@@ -14,6 +14,8 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
+from simhash.errors import IndexFault, IndexUnreachable
+from simhash.index.redis.faults import translated
 from worker.index.redis_url import cluster_address
 
 _ELSEWHERE = (redis.exceptions.MovedError, redis.exceptions.AskError)
@@ -41,24 +43,26 @@ class _Pool(redis.ConnectionPool):
 
         Raises:
             redis.ConnectionError: nobody says.
+            IndexFault: all nodes refuse to say, as for a wrong password.
         """
-        failed: Exception | None = None
+        faults: list[IndexFault] = []
         for host, port in list(self._nodes):
             try:
-                with redis.Redis(**self._asking | {"host": host, "port": port, "ssl": self._tls}) as node:
+                with translated(), redis.Redis(**self._asking | {"host": host, "port": port, "ssl": self._tls}) as node:
                     slots: Any = node.execute_command("CLUSTER SLOTS")
-            except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ClusterDownError) as error:
-                failed = error
+            except IndexFault as fault:
+                faults.append(fault)
                 continue
             found = list(_primaries(slots, host))
             self._nodes = list(dict.fromkeys([*(place for *_, place in found), *self._nodes]))
             for first, last, place in found:
                 if first <= self._slot <= last:
                     return place
+        if faults and not any(isinstance(fault, IndexUnreachable) for fault in faults):
+            raise faults[0]
         asked = ", ".join(f"{host}:{port}" for host, port in self._nodes)
-        raise redis.ConnectionError(
-            f"no node of the cluster ({asked}) names a primary for slot {self._slot}"
-        ) from failed
+        said = f"no node of the cluster ({asked}) names a primary for slot {self._slot}"
+        raise redis.ConnectionError(said) from (faults[-1] if faults else None)
 
 
 def _primaries(slots: Any, asked: str) -> Iterator[tuple[int, int, tuple[str, int]]]:
