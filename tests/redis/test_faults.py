@@ -7,8 +7,9 @@ from simhash.errors import IndexDamaged, IndexMisconfigured, IndexUnreachable
 from simhash.index import Position
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
+from tests.busy import kept_busy
 from tests.pages import PAGES, entry, relation
-from tests.servers import kept_busy, running_redis
+from tests.servers import running_redis
 from worker.files.embedded import embedded_redis
 
 

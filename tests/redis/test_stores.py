@@ -5,7 +5,8 @@ import redis
 
 from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
-from tests.servers import kept_busy
+from tests.busy import kept_busy
+from tests.servers import running_sentinel
 from worker.files.embedded import embedded_redis
 from worker.index.configured import configured_relation
 from worker.index.stores import connect, connected_index, found_index, judging_profile
@@ -31,6 +32,19 @@ def test_a_redis_that_is_no_sentinel_is_said_to_be_none(redis_server):
         found_index(load({"redis_url": f"redis+sentinel://:sesame@{redis_server.address}/dedup"}))
     said = f"what answers at {redis_server.address} is a Redis and no Sentinel: name it by a redis:// or rediss:// URL"
     assert str(caught.value) == f"{said}, or name the Sentinels (as a rule at port 26379)"
+
+
+@pytest.mark.parametrize("login", ["", "?sentinel_password=other"])
+def test_sentinels_that_refuse_the_login_are_said_to_refuse_it(redis_server, tmp_path, login):
+    with running_sentinel(redis_server, tmp_path) as sentinel:
+        with redis.Redis.from_url(f"redis://{sentinel.address}") as client:
+            client.execute_command("ACL", "SETUSER", "default", "resetpass", ">sesame")
+        with pytest.raises(IndexMisconfigured) as caught:
+            found_index(load({"redis_url": sentinel.url + login}))
+        said = f"the Sentinels ({sentinel.address}) refuse the login (redis_url: sentinel_username, sentinel_password)"
+        assert str(caught.value) == said
+        with connect(load({"redis_url": f"{sentinel.url}?sentinel_password=sesame"})) as client:
+            assert client.ping()
 
 
 @pytest.fixture

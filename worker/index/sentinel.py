@@ -13,9 +13,10 @@ from worker.index.redis_url import SENTINEL_PORT, sentinel_address
 
 
 class _Sentinels(Sentinel):
-    """Says which Sentinels it asked when none names a primary, or what answers is none.
+    """Says which Sentinels it asked when none names a primary, when all refuse the login, or what answers is none.
 
-    The driver names them with all their options, and knows a server that is no Sentinel by its answer alone.
+    The driver names them with all their options, each beside its error, and knows a server that is no Sentinel by its
+    answer alone.
     """
 
     def discover_master(self, service: str) -> tuple[str, int]:
@@ -24,6 +25,10 @@ class _Sentinels(Sentinel):
             found: tuple[str, int] = driver.discover_master(service)
             return found
         except MasterNotFoundError as error:
+            if str(error).count(redis.AuthenticationError.__name__) == len(self.sentinels):
+                raise IndexMisconfigured(
+                    f"the Sentinels ({self._asked}) refuse the login (redis_url: sentinel_username, sentinel_password)"
+                ) from error
             raise MasterNotFoundError(f"no primary {service!r} is named by its Sentinels ({self._asked})") from error
         except redis.ResponseError as error:
             if "unknown command" not in str(error):
