@@ -22,8 +22,9 @@ def kept_busy(client: Any) -> Iterator[None]:
             yield
         finally:
             client.execute_command("SCRIPT", "KILL")
-        assert isinstance(endless.exception(), redis.ResponseError)
-    client.config_set("lua-time-limit", before)
+            ended = endless.exception()
+            client.config_set("lua-time-limit", before)
+    assert isinstance(ended, redis.ResponseError)
 
 
 def _is_busy(client: Any) -> bool:

@@ -65,6 +65,24 @@ def test_a_cluster_that_refuses_the_login_is_not_said_to_be_silent(locked, login
         found_index(load({"redis_url": f"redis+cluster://{login}{','.join(node.address for node in locked)}"}))
 
 
+def test_a_slot_that_nobody_has_is_waited_for_though_a_node_refuses_the_login(cluster, name):
+    """The nodes that answer may name its primary in a moment."""
+    open_one, shut = cluster[0], cluster[1]
+    with redis.Redis.from_url(shut.url) as client:
+        client.config_set("requirepass", "sesame")
+    url = f"redis+cluster://{open_one.address}"
+    try:
+        with connect(load({"redis_url": url, "index_name": name})) as client:
+            pool = client.connection_pool
+            pool._slot = 1 << 14  # beyond all that there are
+            pool._nodes = [tuple(place) for place in (open_one.address.split(":"), shut.address.split(":"))]
+            with pytest.raises(redis.ConnectionError, match="names a primary"):
+                pool.primary()
+    finally:
+        with redis.Redis.from_url(shut.url, password="sesame") as client:
+            client.config_set("requirepass", "")
+
+
 def test_a_node_that_a_script_keeps_busy_is_passed_over(cluster, name):
     """Another one knows where the index lies."""
     one = {"index_name": name, "redis_url": f"redis+cluster://{cluster[0].address}"}

@@ -45,8 +45,8 @@ class _Pool(redis.ConnectionPool):
             redis.ConnectionError: nobody says.
             IndexFault: all nodes refuse to say, as for a wrong password.
         """
-        faults: list[IndexFault] = []
-        for host, port in list(self._nodes):
+        nodes, faults = list(self._nodes), list[IndexFault]()
+        for host, port in nodes:
             try:
                 with translated(), redis.Redis(**self._asking | {"host": host, "port": port, "ssl": self._tls}) as node:
                     slots: Any = node.execute_command("CLUSTER SLOTS")
@@ -58,8 +58,9 @@ class _Pool(redis.ConnectionPool):
             for first, last, place in found:
                 if first <= self._slot <= last:
                     return place
-        if faults and not any(isinstance(fault, IndexUnreachable) for fault in faults):
-            raise faults[0]
+        refused = [fault for fault in faults if not isinstance(fault, IndexUnreachable)]
+        if len(refused) == len(nodes):
+            raise refused[0]
         asked = ", ".join(f"{host}:{port}" for host, port in self._nodes)
         said = f"no node of the cluster ({asked}) names a primary for slot {self._slot}"
         raise redis.ConnectionError(said) from (faults[-1] if faults else None)
