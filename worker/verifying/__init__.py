@@ -5,7 +5,7 @@ tables and bands are read and counted once more, in this folder's own way. What 
 decompression, the reading of a topic.
 
     told.py             one verdict, dead letter, takedown or row of an export, out of its bytes
-    verdict_columns.py  all of them as NumPy columns, about 240 bytes a verdict
+    verdict_columns.py  all of them as NumPy columns, 210 bytes a verdict
     sources.py          where they come from: topics or files
     rules.py            what matches: k, reach and so on, as plain data
     table_masks.py      permutation tables as masks

@@ -70,6 +70,13 @@ class Check:
         Raises:
             InputError, BrokerError, SettingsError: something cannot be read, or not be checked as it is.
         """
+        verdicts = self._verdicts_that_answer()
+        check_numbers(verdicts, self.findings)
+        if len(verdicts):
+            self._compare(verdicts)
+
+    def _verdicts_that_answer(self) -> Verdicts:
+        """All verdicts, held against the records that they answer; of these nothing is kept."""
         spots = Spots()
         inputs = self._inputs(spots) if self.sources.has_input else None
         verdicts = self._verdicts(spots)
@@ -81,9 +88,7 @@ class Check:
             check_input(answers, inputs, self.findings)
             check_told_of(verdicts, inputs, self.findings)
             check_letters(answers, inputs, self.findings)
-        check_numbers(verdicts, self.findings)
-        if len(verdicts):
-            self._compare(verdicts)
+        return verdicts
 
     def _compare(self, verdicts: Verdicts) -> None:
         settings = self.sources.settings

@@ -19,7 +19,6 @@ from worker.verifying.verdict_columns import (
     Numbers,
     Verdicts,
     distances,
-    halves_joined,
 )
 
 NO_PAGE, OTHER_PAGE = "match without a verdict", "match is another page"
@@ -46,7 +45,7 @@ class ComparedPages:
     def of(cls, verdicts: Verdicts, rule: Rule) -> ComparedPages:
         """Cut the verifiers into the verifier proper and its band keys."""
         width = verdicts.verifier.shape[1] - rule.bands
-        return cls(verdicts, rule, halves_joined(verdicts.verifier[:, :width]), verdicts.verifier[:, width:])
+        return cls(verdicts, rule, verdicts.verifier[:, :width], verdicts.verifier[:, width:])
 
     def gate(self, a: Numbers, b: Numbers) -> Numbers:
         """Distances of the fingerprints of rows `a` and `b`."""

@@ -24,7 +24,7 @@ from worker.verifying.table_masks import DesignTables, possible
 from worker.verifying.verdict_columns import Flags, Numbers
 
 MISSED, NOT_OLDEST = "two unique pages match", "not the oldest match"
-PAIRS_AT_ONCE = 1 << 21
+PAIRS_AT_ONCE = 1 << 18
 ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93], dtype=np.uint64)
 """Odd numbers to mix the words of a key by; what it brings together is compared in full."""
 PROGRESS = Callable[[str], None]
@@ -94,7 +94,7 @@ class MissedSearch:
     def _compared(
         self, rows: Numbers, begin: Numbers, end: Numbers, held: Numbers, near: Callable[[Pairs], Flags]
     ) -> Iterator[Pairs]:
-        """All of held[begin:end] with each row, some millions at a time."""
+        """All of held[begin:end] with each row, so many at a time."""
         some = end > begin
         rows, begin, lengths = rows[some], begin[some], (end - begin)[some]
         total = np.cumsum(lengths)

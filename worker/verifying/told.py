@@ -29,6 +29,7 @@ MOST_DIGITS = sys.int_info.default_max_str_digits
 """What Python takes for a number: a longer one is no port."""
 Number = Annotated[int, Meta(ge=0, lt=MOST_NUMBER)]
 Bits = Annotated[int, Meta(ge=0, le=4096)]
+Size = Annotated[int, Meta(ge=0, lt=1 << 30)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+\Z")]
 Digest = Annotated[str, Meta(pattern=r"^(text|raw):[0-9a-f]{32}\Z")]
@@ -43,7 +44,7 @@ class ToldMatch(msgspec.Struct):
 
     url: str
     id: str | None
-    distance: Number
+    distance: Bits
     kind: Literal["exact", "near"]
     same_url: bool
     fetched_at: str | None
@@ -51,7 +52,7 @@ class ToldMatch(msgspec.Struct):
     same_host: bool | None = None
     similarity: Share | None = None
     containment: Share | None = None
-    size: Number | None = None
+    size: Size | None = None
     is_canonical: bool | None = None
 
 
@@ -59,7 +60,7 @@ class ToldPrevious(msgspec.Struct):
     """What a verdict says of the last version of its URL."""
 
     fetched_at: str | None
-    distance: Number | None
+    distance: Bits | None
     similarity: Share | None
 
 
@@ -86,7 +87,7 @@ class Told(msgspec.Struct):
     fetched_at: str | None
     observation: Observation
     source: ToldSource
-    features: Number = 0
+    features: Size = 0
     better: bool | None = None
     canonical: str | None = None
     previous: ToldPrevious | None = None

@@ -1,4 +1,4 @@
-"""Verdicts as NumPy columns, a row each: about 240 bytes a verdict, whatever its text was.
+"""Verdicts as NumPy columns, a row each: 210 bytes a verdict, whatever its text was.
 
 A record (topic, partition, offset) and a place (the same of where the verdict stands) are one number each: an interned
 partition in the upper 16 bits, the offset in the lower 48. URLs are kept as hashes of this process: they are compared,
@@ -7,8 +7,8 @@ never shown; a place leads to the verdict that has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ from worker.verifying.told import (
 
 OFFSET_BITS = 48
 MOST_PARTITIONS = 1 << 15
-CHUNK_ROWS = 1 << 15
+CHUNK_ROWS = 1 << 14
+GROWS_BY = 16
+"""A column that is full gets a sixteenth more."""
 UNTOLD = -1
 
 Words = NDArray[np.uint64]
@@ -135,23 +137,55 @@ def page_hash(url: str, id_: str | None, fetched_at: str | None) -> int:
     return hash((url, id_, fetched_at))
 
 
-@dataclass
-class _Chunks:
-    """Columns that grow: lists, turned into arrays now and then."""
+class _Column:
+    """A column that grows; of each row a number, or `width` of them."""
 
-    rows: list[tuple[int | bool, ...]] = field(default_factory=list)
-    hexes: list[tuple[str | None, str | None, str]] = field(default_factory=list)
-    parts: list[tuple[NDArray[np.int64], Words, Halves, Words]] = field(default_factory=list)
-    fingerprint_digits: int = 0
-    verifier_digits: int = 0
+    def __init__(self, kind: type, *width: int) -> None:
+        self._rows: NDArray[Any] = np.zeros((0, *width), kind)
+        self._count = 0
 
-    def add(self, row: tuple[int | bool, ...], fingerprint: str | None, verifier: str | None, hexes: str) -> None:
-        """One more; `hexes`: hexadecimal columns of a fixed width. ValueError: another width than before."""
+    def extend(self, values: NDArray[Any]) -> None:
+        """More rows; where they are wider than all before, those were zeros."""
+        end = self._count + len(values)
+        if values.shape[1:] != self._rows.shape[1:]:
+            self._rows = np.zeros((end, *values.shape[1:]), self._rows.dtype)
+        if end > len(self._rows):
+            # In place, and by little: nearly all memory of this program is such columns.
+            self._rows.resize((end + end // GROWS_BY, *values.shape[1:]), refcheck=False)
+        self._rows[self._count : end] = values
+        self._count = end
+
+    def whole(self) -> NDArray[Any]:
+        """All of them."""
+        self._rows.resize((self._count, *self._rows.shape[1:]), refcheck=False)
+        return self._rows
+
+
+class _Columns:
+    """Columns that grow together: rows are kept as they come, and put into arrays some thousands at a time.
+
+    Args:
+        kinds: the columns of numbers in the order of a row, and their types.
+    """
+
+    def __init__(self, kinds: Mapping[str, type]) -> None:
+        self._numbers = {name: _Column(kind) for name, kind in kinds.items()}
+        self._fingerprint, self._verifier = _Column(np.uint64, 1), _Column(np.uint32, 0)
+        self._digest, self._observation = _Column(np.uint64, 1), _Column(np.uint64)
+        self._rows: list[tuple[int | bool, ...]] = []
+        self._hexes: list[tuple[str | None, str | None, str, str]] = []
+        self.fingerprint_digits = 0
+        self.verifier_digits = 0
+
+    def add(
+        self, row: tuple[int | bool, ...], fingerprint: str | None, verifier: str | None, digest: str, observation: str
+    ) -> None:
+        """One more; all digests have as many digits, and all observations 16. ValueError: another width than before."""
         self._check("fingerprint", fingerprint)
         self._check("verifier", verifier)
-        self.rows.append(row)
-        self.hexes.append((fingerprint, verifier, hexes))
-        if len(self.rows) == CHUNK_ROWS:
+        self._rows.append(row)
+        self._hexes.append((fingerprint, verifier, digest, observation))
+        if len(self._rows) == CHUNK_ROWS:
             self._pack()
 
     def _check(self, what: str, value: str | None) -> None:
@@ -159,31 +193,33 @@ class _Chunks:
             return
         name = f"{what}_digits"
         if not getattr(self, name):
-            self._pack()  # those before had none
             setattr(self, name, len(value))
         elif getattr(self, name) != len(value):
             raise ValueError(f"a {what} of {len(value)} digits, where all before had {getattr(self, name)}")
 
     def _pack(self) -> None:
-        if not self.rows:
+        if not self._rows:
             return
-        numbers = np.array(self.rows, dtype=np.int64)
-        fingerprints, verifiers, rest = zip(*self.hexes, strict=True)
-        words = unhex(fingerprints, 16 * -(-self.fingerprint_digits // 16)).astype(np.uint64)
-        halves = unhex(verifiers, 8 * -(-self.verifier_digits // 8), ">u4").astype(np.uint32)
-        self.parts.append((numbers, words, halves, unhex(rest, len(rest[0])).astype(np.uint64)))
-        self.rows.clear()
-        self.hexes.clear()
+        for column, values in zip(self._numbers.values(), zip(*self._rows, strict=True), strict=True):
+            column.extend(np.array(values))
+        fingerprints, verifiers, digests, observations = zip(*self._hexes, strict=True)
+        self._fingerprint.extend(unhex(fingerprints, 16 * max(1, -(-self.fingerprint_digits // 16))))
+        self._verifier.extend(unhex(verifiers, 8 * -(-self.verifier_digits // 8), ">u4"))
+        self._digest.extend(unhex(digests, len(digests[0])))
+        self._observation.extend(unhex(observations, 16)[:, 0])
+        self._rows.clear()
+        self._hexes.clear()
 
-    def columns(self, count: int, hexes: int) -> tuple[NDArray[np.int64], Words, Halves, Words]:
-        """All of them: `count` columns of numbers, fingerprints, verifiers, `hexes` words of the other digits."""
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All of them by their names: the numbers, `fingerprint`, `verifier`, `digest` and `observation`."""
         self._pack()
-        if not self.parts:
-            empty = np.zeros((0, 1), np.uint64)
-            return np.zeros((0, count), np.int64), empty, np.zeros((0, 0), np.uint32), np.zeros((0, hexes), np.uint64)
-        numbers, words, halves, rest = zip(*self.parts, strict=True)
-        self.parts.clear()
-        return np.concatenate(numbers), _padded(words, 1), _padded(halves, 0), np.concatenate(rest)
+        hexes = {
+            "fingerprint": self._fingerprint,
+            "verifier": self._verifier,
+            "digest": self._digest,
+            "observation": self._observation,
+        }
+        return {name: column.whole() for name, column in (self._numbers | hexes).items()}
 
 
 def unhex(values: Sequence[str | None], digits: int, dtype: str = ">u8") -> NDArray[np.unsignedinteger]:
@@ -192,21 +228,36 @@ def unhex(values: Sequence[str | None], digits: int, dtype: str = ">u8") -> NDAr
     return np.frombuffer(bytes.fromhex(joined), dtype).reshape(len(values), -1)
 
 
-def _padded(parts: Sequence[NDArray[np.unsignedinteger]], least: int) -> NDArray[np.unsignedinteger]:
-    """Parts below each other; those from before the width was known have no columns yet."""
-    width = max(least, *(part.shape[1] for part in parts)) if len(parts) > 1 else max(least, parts[0].shape[1])
-    blank = [part if part.shape[1] == width else np.zeros((len(part), width), part.dtype) for part in parts]
-    return np.concatenate(blank)
-
-
 # The numbers of a row, in the order in which `VerdictColumns.add` has them.
-_COLUMNS = (
-    *("place", "record", "unique", "seq", "has_fingerprint", "is_text", "page", "match_page", "url", "match_url"),
-    *("distance", "exact", "same_url", "features", "match_size", "similarity", "containment", "better"),
-    *("miscalled", "misplaced", "fetched", "previous_fetched", "previous_distance", "previous_similarity"),
-    *("written_ms", "profile"),
-)
-_FLAGS = ("unique", "has_fingerprint", "is_text", "exact", "same_url", "miscalled", "misplaced")
+_OF_VERDICT = {
+    "place": np.int64,
+    "record": np.int64,
+    "unique": np.bool_,
+    "seq": np.int64,
+    "has_fingerprint": np.bool_,
+    "is_text": np.bool_,
+    "page": np.int64,
+    "match_page": np.int64,
+    "url": np.int64,
+    "match_url": np.int64,
+    "distance": np.int16,
+    "exact": np.bool_,
+    "same_url": np.bool_,
+    "features": np.int32,
+    "match_size": np.int32,
+    "similarity": np.int16,
+    "containment": np.int16,
+    "better": np.int8,
+    "miscalled": np.bool_,
+    "misplaced": np.bool_,
+    "fetched": np.int64,
+    "previous_fetched": np.int64,
+    "previous_distance": np.int16,
+    "previous_similarity": np.int16,
+    "written_ms": np.int64,
+    "profile": np.int32,
+}
+_OF_RECORD = {"seq": np.int64, "page": np.int64, "has_fingerprint": np.bool_, "is_text": np.bool_}
 
 
 class VerdictColumns:
@@ -214,7 +265,7 @@ class VerdictColumns:
 
     def __init__(self, spots: Spots) -> None:
         self._spots = spots
-        self._chunks = _Chunks()
+        self._columns = _Columns(_OF_VERDICT)
         self._profiles: dict[str, int] = {}
         self.count = 0
 
@@ -249,24 +300,18 @@ class VerdictColumns:
             written_ms,
             self._profiles.setdefault(told.profile, len(self._profiles)),
         )
-        digits = told.digest.partition(":")[2] + told.observation[:16]
-        self._chunks.add(row, told.fingerprint, told.verifier, digits)
+        digest = told.digest.partition(":")[2]
+        self._columns.add(row, told.fingerprint, told.verifier, digest, told.observation[:16])
         self.count += 1
 
     def verdicts(self) -> Verdicts:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(len(_COLUMNS), 3)
-        columns: dict[str, Any] = {name: np.ascontiguousarray(numbers[:, at]) for at, name in enumerate(_COLUMNS)}
         return Verdicts(
-            **columns | {name: columns[name].astype(np.bool_) for name in _FLAGS},
+            **self._columns.columns(),
             spots=self._spots,
-            fingerprint=fingerprint,
-            verifier=verifier,
-            digest=np.ascontiguousarray(hexes[:, :2]),
-            observation=np.ascontiguousarray(hexes[:, 2]),
             profiles=list(self._profiles),
-            fingerprint_bits=4 * self._chunks.fingerprint_digits,
-            verifier_bits=4 * self._chunks.verifier_digits,
+            fingerprint_bits=4 * self._columns.fingerprint_digits,
+            verifier_bits=4 * self._columns.verifier_digits,
         )
 
 
@@ -288,34 +333,24 @@ class HeldColumns:
     """Records of an export as they are read."""
 
     def __init__(self) -> None:
-        self._chunks = _Chunks()
+        self._columns = _Columns(_OF_RECORD)
         self.count = 0
 
     def add(self, stored: ExportedRecord) -> None:
         """One more; ValueError: it cannot stand beside those before."""
         page = page_hash(stored.url, stored.id, stored.fetched_at)
         row = (stored.seq, page, stored.fingerprint is not None, stored.digest.startswith("text:"))
-        digits = stored.digest.partition(":")[2][:16] + stored.observation[:16]
-        self._chunks.add(row, stored.fingerprint, stored.verifier, digits)
+        digest = stored.digest.partition(":")[2][:16]
+        self._columns.add(row, stored.fingerprint, stored.verifier, digest, stored.observation[:16])
         self.count += 1
 
     def held(self) -> Held:
         """All of them; once, at the end."""
-        numbers, fingerprint, verifier, hexes = self._chunks.columns(4, 2)
-        flags = numbers[:, 2:].astype(np.bool_)
-        return Held(
-            numbers[:, 0], numbers[:, 1], flags[:, 0], flags[:, 1], fingerprint, verifier, hexes[:, 0], hexes[:, 1]
-        )
+        columns = self._columns.columns()
+        return Held(**columns | {"digest": columns["digest"][:, 0]})
 
 
 def distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.int64]:
     """Bits in which rows of `a` differ from those of `b`, both (n, words); shape (n,)."""
     found: NDArray[np.int64] = np.bitwise_count(a ^ b).sum(axis=1, dtype=np.int64)
     return found
-
-
-def halves_joined(halves: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """(n, m) numbers of 32 bits as half as many of 64, a zero in front where m is odd: distances stay the same."""
-    if halves.shape[1] % 2:
-        halves = np.concatenate([np.zeros((len(halves), 1), np.uint32), halves], axis=1)
-    return np.ascontiguousarray(halves).view(np.uint64)
