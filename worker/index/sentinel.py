@@ -25,11 +25,13 @@ class _Sentinels(Sentinel):
             found: tuple[str, int] = driver.discover_master(service)
             return found
         except MasterNotFoundError as error:
-            if str(error).count(redis.AuthenticationError.__name__) == len(self.sentinels):
-                raise IndexMisconfigured(
-                    f"the Sentinels ({self._asked}) refuse the login (redis_url: sentinel_username, sentinel_password)"
-                ) from error
-            raise MasterNotFoundError(f"no primary {service!r} is named by its Sentinels ({self._asked})") from error
+            refused = "refuse the login (redis_url: sentinel_username, sentinel_password)"
+            refusing = str(error).count(redis.AuthenticationError.__name__)
+            if refusing == len(self.sentinels):
+                raise IndexMisconfigured(f"the Sentinels ({self._asked}) {refused}") from error
+            besides = f", and some {refused}" if refusing else ""
+            said = f"no primary {service!r} is named by its Sentinels ({self._asked}){besides}"
+            raise MasterNotFoundError(said) from error
         except redis.ResponseError as error:
             if "unknown command" not in str(error):
                 raise

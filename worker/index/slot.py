@@ -62,7 +62,8 @@ class _Pool(redis.ConnectionPool):
         if len(refused) == len(nodes):
             raise refused[0]
         asked = ", ".join(f"{host}:{port}" for host, port in self._nodes)
-        said = f"no node of the cluster ({asked}) names a primary for slot {self._slot}"
+        besides = f", and some refuse to say ({refused[0]})" if refused else ""
+        said = f"no node of the cluster ({asked}) names a primary for slot {self._slot}{besides}"
         raise redis.ConnectionError(said) from (faults[-1] if faults else None)
 
 
