@@ -162,6 +162,22 @@ def test_an_unknown_flag_or_a_missing_argument_is_a_usage_error():
         assert "Error: " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["verfy"], "'verify'"),
+        (["stats"], "'index stats'"),
+        (["replay"], "'dlq replay'"),
+        (["index", "chek"], "'check'"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_told_beside_the_one_that_was_meant(typed, meant):
+    done = run(*typed)
+    assert done.returncode == 2
+    assert f"No such command {typed[-1]!r}" in done.stderr
+    assert meant in done.stderr
+
+
 # File mode ---------------------------------------------------------------------------------------------------------
 
 
@@ -556,7 +572,8 @@ def test_a_redis_that_drops_keys_or_refuses_the_login_is_said(refusals, tmp_path
             client.config_set("requirepass", "open" + SECRET)
         wrong = server.url.replace("://", f"://:{SECRET}@")
         assert_refused(refusals.run("--redis-url", wrong), 5, "Redis refuses the login")
-        assert_refused(refusals.run("--redis-url", server.url), 5, "Redis refuses the login")
+        unnamed = "Redis refuses the login: it asks for a password, and its URL has none"
+        assert_refused(refusals.run("--redis-url", server.url), 5, unnamed)
 
 
 def test_an_index_of_another_profile_is_said(refusals, tmp_path, name):

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
@@ -49,6 +49,22 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self.lazy.get(cmd_name)
         return found.imported() if found else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            likely = (path for name in self.list_commands(ctx) for path in self._paths(name))
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=likely, ctx=ctx) from None
+
+    def _paths(self, name: str) -> Iterator[str]:
+        """A command, and what is in it where that is known without loading more."""
+        yield name
+        module, _, own = self.lazy[name].place.partition(":")
+        if module == __name__ and isinstance(group := globals()[own], LazyGroup):
+            yield from (f"{name} {inner}" for inner in group.lazy)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

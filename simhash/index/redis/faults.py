@@ -52,13 +52,17 @@ _WHERE_IN_SCRIPT = re.compile(r"\.? script: ([0-9a-f]{40}, )?on @user_script:\d+
 """What Redis 7 and Valkey put behind it: of no use to an operator, and another one each time."""
 
 
+_NO_LOGIN = ("HELLO must be called", "Authentication required")
+"""A server with a password, to a client without one: at its first command, and at any other."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the driver's errors into IndexFaults."""
     try:
         yield
     except redis.AuthenticationError as error:
-        raise IndexMisconfigured(f"Redis refuses the login: {error}") from error
+        raise IndexMisconfigured(f"Redis refuses the login: {_why_refused(str(error))}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise IndexUnreachable(f"Redis does not answer: {error}") from error
     except _NOT_NOW as error:
@@ -69,6 +73,11 @@ def translated() -> Iterator[None]:
         raise _fault(_said(error)) from error
     except redis.RedisError as error:
         raise IndexMisconfigured(f"what answers there does not speak Redis: {error!r:.200}") from error
+
+
+def _why_refused(said: str) -> str:
+    """Without a login Redis speaks of the protocol's first command and its arguments, which an operator never sees."""
+    return "it asks for a password, and its URL has none" if said.startswith(_NO_LOGIN) else said
 
 
 def _said(error: redis.RedisError) -> str:
