@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -291,7 +292,15 @@ def _refuse_unknown_variables() -> None:
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
     unknown = [name for name in unknown if not _SERVICE_VARIABLE.fullmatch(name)]
     if unknown:
-        raise SettingsError(f"unknown environment variable {', '.join(unknown)}: no setting has that name")
+        named = ", ".join(name + _meant(name) for name in unknown)
+        raise SettingsError(f"unknown environment variable {named}: no setting has that name")
+
+
+def _meant(name: str) -> str:
+    """The setting whose name is nearly this one, as one says it behind it."""
+    prefix = PREFIX if name.startswith(PREFIX) else ""
+    likely = get_close_matches(name.removeprefix(prefix).lower(), Settings.model_fields, n=1, cutoff=0.8)
+    return f" (did you mean {prefix + likely[0].upper() if prefix else likely[0]}?)" if likely else ""
 
 
 def _explain(error: Mapping[str, Any], flags: Mapping[str, Any], config: Path | None) -> str:
@@ -300,7 +309,7 @@ def _explain(error: Mapping[str, Any], flags: Mapping[str, Any], config: Path | 
         return f"settings: {message}"
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        return f"{name}: no setting has this name (configuration file {config})"
+        return f"{name}: no setting has this name (configuration file {config}){_meant(name)}"
     return f"{name} ({_source(name, flags, config)}): {message}"
 
 
