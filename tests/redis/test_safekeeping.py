@@ -112,6 +112,19 @@ def test_a_change_of_the_server_is_told_by_all_that_used_it_before_and_by_the_fi
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("presented", [True, False])
+def test_only_who_held_something_against_the_index_says_that_it_lacks_nothing(server, monkeypatch, presented):
+    """Who has no partition yet cannot know: pages may be missing that the next watermark tells of."""
+    first = opened(server)
+    judged(first, 0)
+    server.restart()
+    told: list[str] = []
+    monkeypatch.setattr(epochs.log, "warning", lambda text, *of: told.append(text % of))
+    opened(server).present([first.watermark()] if presented else [])
+    assert ("lacks nothing of it" in told[0]) == presented
+    assert ("before its pages are judged" in told[0]) != presented
+
+
 def test_an_older_copy_is_noticed(server, tmp_path):
     index = opened(server)
     judged(index, 0)

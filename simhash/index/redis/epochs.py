@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 _SCRIPT = resources.files("simhash.index.redis").joinpath("lua", "epochs.lua").read_text(encoding="utf-8")
 _RECEIPT = re.compile(r"simhash-dedup ([0-9a-f]{12}\.[0-9a-f]+) (\d{1,15})")
 
+HELD = "was held against all that is known here to be committed, and lacks nothing of it"
+NOT_HELD = "will be held against each partition's commits before its pages are judged"
+"""Of a worker that has no partition yet, a command, or a process that only moves pages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Durability:
@@ -86,7 +90,7 @@ class Safekeeping:
         told = [str(value) for each in watermarks for value in each]
         answer, seq, left = self._script(keys=[self._meta], args=["present", *told])
         epoch = answer.decode()
-        self._note_change(left.decode() or _server_of(self._epoch), _server_of(epoch), seq)
+        self._note_change(left.decode() or _server_of(self._epoch), _server_of(epoch), seq, HELD if told else NOT_HELD)
         if epoch != self._epoch:
             self._epoch, self._seq = epoch, 0
         return self._epoch
@@ -126,13 +130,13 @@ class Safekeeping:
                 f"{found} of {wanted} replicas (wait_replicas) acknowledged a batch within {wait_ms} ms (wait_timeout)"
             )
 
-    def _note_change(self, before: str, now: str, seq: int) -> None:
+    def _note_change(self, before: str, now: str, seq: int, held: str) -> None:
         if before in ("", now):
             return
         log.warning(
-            "Redis was restarted or failed over (replication id %s, now %s): the index was held against all that is "
-            "known to be committed, lacks nothing of it, and goes on from number %d. %s",
-            *(before, now, seq, IN_DOUBT),
+            "Redis was restarted or failed over (replication id %s, now %s): the index %s. "
+            "It goes on from number %d. %s",
+            *(before, now, held, seq, IN_DOUBT),
         )
 
     def _note_connect(self, _: Any) -> None:
