@@ -84,6 +84,7 @@ class MissedSearch:
         begins = np.concatenate([[0], np.flatnonzero(held[1:] != held[:-1]) + 1])
         group = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(held)))
         rows = np.flatnonzero(present)
+        rows = rows[np.argsort(key[rows])]  # looked up in their order: several times as fast
         where = np.searchsorted(held[begins], key[rows], "left")
         met = np.flatnonzero(held[begins][np.minimum(where, len(begins) - 1)] == key[rows])
         rows, where = rows[met], where[met]
