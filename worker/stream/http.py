@@ -25,6 +25,8 @@ REQUEST_SECONDS = 10.0
 """From the first byte to the last; a client that is slower, or says nothing, is given up."""
 PAUSE_SECONDS = 0.1
 """After a connection could not be taken (no file descriptor left): it stands in line all the while."""
+LOOKS_SECONDS = 0.05
+"""Between two looks whether it is to end: half a second, as the class has it, a worker would take longer to stop."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -51,7 +53,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Between requests, twice a second."""
+        """Between requests."""
         late = time.monotonic() - REQUEST_SECONDS
         with self._changing:
             self._give_up([request for request, since in self._since.items() if since < late])
@@ -93,7 +95,7 @@ def serve(
         server = make_server(host.strip("[]"), int(port), app, server_class=_Server, handler_class=_Quiet)
     except (OSError, OverflowError) as error:
         raise SettingsError(f"metrics_address: cannot listen on {address}: {error}") from error
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(LOOKS_SECONDS,), name="http", daemon=True).start()
     return server
 
 
