@@ -52,7 +52,7 @@ NAMES = (
 )
 @click.option("--export", type=FILE, help="the same, from what `index export` wrote")
 @click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
-@click.option("--design", help="the index's permutation tables (4, 6, 14 …); --index and --export know them")
+@click.option("--design", help="the index's permutation tables (3: the default; 14 …); --index and --export know them")
 @click.option(
     "--place-limit",
     type=click.IntRange(0),
