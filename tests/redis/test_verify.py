@@ -599,6 +599,33 @@ def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit, monkey
         assert min(len(missed), len(wrong - missed)) > (2 if limit != 1 else 0)
 
 
+def meeting_once(parts, random):
+    """For each table, and each of its bits that is probed, bits in which two pages differ that meet in no other way."""
+    for table in parts.tables:
+        rest = [bit for bit in range(parts.bits) if not table.lead >> bit & 1]
+        probed = [bit for bit in range(parts.bits) if table.lead >> bit & 1] if table.radius else []
+        for bit in [None, *probed]:
+            different = 0 if bit is None else 1 << bit
+            others = [other for other in parts.tables if other is not table]
+            while any((different & other.lead).bit_count() <= other.radius for other in others):
+                different |= 1 << random.choice(rest)
+            while different.bit_count() < 4:
+                different |= 1 << random.choice(rest)
+            yield different
+
+
+@pytest.mark.parametrize("name", ["3", "6", "14", "2-probed", "3-probed", "6-probed"])
+def test_each_bit_that_is_probed_is_searched(verify, name):
+    random = Random(name)
+    differences = list(meeting_once(design(name), random))
+    fingerprints = [value for d in differences for one in [random.getrandbits(64)] for value in (one, one ^ d)]
+    told = judged(of_fingerprints(*fingerprints), relation("4", reach=3))
+    assert all(each["verdict"] == "unique" for each in told)
+    reach = max(each.bit_count() for each in differences)
+    found, _ = verify(told, "--design", name, rule=relation("4", reach=reach))
+    assert found == {"two unique pages match": len(differences)}
+
+
 @pytest.mark.parametrize("name", table_masks.WITHIN)
 @pytest.mark.parametrize("bands", [0, 3, 6])
 def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
