@@ -592,7 +592,8 @@ def test_what_was_missed_is_what_brute_force_says(verify, damaged, limit, monkey
         (("--design", "2-probed"), brute.must(design("2-probed"), reach=RULE.reach)),
         ((), brute.must(*map(design, table_masks.WITHIN), reach=3)),
     ):
-        found, _ = verify(damaged, "--place-limit", limit, *known)
+        found, out = verify(damaged, "--place-limit", limit, *known)
+        assert (limit and not known) or "full places" not in out  # which excuse nothing there
         wrong = brute.wrong(expected)
         missed = {n for n in wrong if damaged[n]["verdict"] == "unique"}
         assert [found.get(kind, 0) for kind in kinds] == [len(missed), len(wrong - missed)], known
@@ -622,8 +623,9 @@ def test_each_bit_that_is_probed_is_searched(verify, name):
     told = judged(of_fingerprints(*fingerprints), relation("4", reach=3))
     assert all(each["verdict"] == "unique" for each in told)
     reach = max(each.bit_count() for each in differences)
-    found, _ = verify(told, "--design", name, rule=relation("4", reach=reach))
+    found, out = verify(told, "--design", name, rule=relation("4", reach=reach))
     assert found == {"two unique pages match": len(differences)}
+    assert "verdicts.jsonl:2: two unique pages match: number 2 is unique and matches number 1 at" in out
 
 
 @pytest.mark.parametrize("name", table_masks.WITHIN)
