@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka.errors as errors
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -102,12 +102,23 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
             client.close()
 
 
-def positions(consumer: KafkaConsumer) -> dict[TopicPartition, int]:
-    """The next offset to be polled of each partition of a consumer that has one.
+def positions(consumer: KafkaConsumer) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is to be polled next of each partition of a consumer that has that: the offset, and the leader epoch of the
+    record before it (-1: not known).
 
     The client's public way asks for one partition and looks through all: twice the partitions, four times the work.
     """
-    return {tp: at.offset for tp, at in consumer._subscription.all_consumed_offsets().items()}
+    found: dict[TopicPartition, OffsetAndMetadata] = consumer._subscription.all_consumed_offsets()
+    return found
+
+
+def go_to(consumer: KafkaConsumer, tp: TopicPartition, offset: int, epoch: int) -> None:
+    """Poll an assigned partition from `offset` on, behind a record of this leader epoch (-1: not known).
+
+    The client's public way forgets the epoch. With it, it asks the brokers before it fetches whether they still have
+    what was before the offset (KIP-320).
+    """
+    consumer._subscription.seek(tp, OffsetAndMetadata(offset, "", epoch))
 
 
 def _answering(settings: Settings, options: dict[str, Any]) -> str:

@@ -120,7 +120,7 @@ def _to_the_end(
 def _is_below(consumer: Any, ends: Mapping[TopicPartition, int]) -> bool:
     """Whether something is left to be read of one of them."""
     now = positions(consumer)
-    return any(now.get(tp, 0) < end for tp, end in ends.items())
+    return any(tp not in now or now[tp].offset < end for tp, end in ends.items())
 
 
 def _refuse_cut(topic: str, begins: dict[TopicPartition, int]) -> None:

@@ -8,6 +8,11 @@ A topic that is deleted and made again has the same name, and its offsets mean o
 meanwhile would read on in the middle of it. So the topic's id (KIP-516) is kept beside each commit, and another one is
 an error. It is kept with the offset: where that is another one by now, an operator has set it, and some tools leave
 what stands beside it.
+
+A broker may also lose the end of a log: its machine crashed before the disk had all, or a replica that was behind
+became the leader. What is written then takes the offsets of what was lost. When a partition has another leader than
+before, the client asks whether the records before its position are still there, by their leader epoch (KIP-320). So the
+epoch is kept with each commit. Where records are gone that were answered, what has their place was not read: an error.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from worker.errors import BrokerUnreachable, PositionRewound
 from worker.records.page import largest_record
 from worker.records.passing import Outgoing, Received
 from worker.settings import Settings
-from worker.stream.kafka.connect import UNREACHABLE, client_options, positions, translated
+from worker.stream.kafka.connect import UNREACHABLE, client_options, go_to, positions, translated
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
@@ -55,6 +60,8 @@ LONGER = 1.1
 """So much longer it is waited for at the next time where none came: a transaction is open for seconds, a slow broker is
 slow for good."""
 REDIS_TRIES = 3
+NO_EPOCH = -1
+"""Nobody knows the leader epoch of a record: nobody can ask whether it is still there."""
 _TOPIC = " topic "
 """Beside a commit, between the index's watermark and the topic's id with the offset."""
 _FROM_THE_BEGINNING = (
@@ -100,7 +107,7 @@ class Session:
         largest: each output topic's largest message, in bytes, as of the session's begin.
 
     Raises (all methods): BrokerUnreachable, BatchAborted, SessionLost (make a new session), BrokerError;
-    PositionRewound where the topic was made again, or what is to be read next is not there.
+    PositionRewound where the topic was made again or lost its end, or what is to be read next is not there.
     """
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
@@ -118,6 +125,7 @@ class Session:
                 raise
         self._consumer = self._member.consumer
         self._topic = ""
+        self._answered: dict[TopicPartition, int] = {}  # the committed offset of each partition that was begun
         self._answer_ms: float = ANSWER_MS
 
     def poll(self, timeout: float, max_records: int) -> Polled:
@@ -155,23 +163,25 @@ class Session:
             SessionLost: unknown whether it was committed; a new session finds out.
         """
         with translated(self._settings):
-            placed = self._placed(outgoing)
+            now = positions(self._consumer)
             self._check_topic(self._member.topic_id())
-            following = {
-                TopicPartition(*p): OffsetAndMetadata(offset, f"{watermark}{_TOPIC}{self._topic} {offset}", -1)
-                for p, offset in offsets.items()
-            }
-            self._transactions.commit(placed, following, self._member.membership, on_step)
+            following: dict[TopicPartition, OffsetAndMetadata] = {}
+            for partition, offset in offsets.items():
+                tp, beside = TopicPartition(*partition), f"{watermark}{_TOPIC}{self._topic} {offset}"
+                following[tp] = OffsetAndMetadata(offset, beside, now[tp].leader_epoch if tp in now else NO_EPOCH)
+            self._transactions.commit(self._placed(outgoing), following, self._member.membership, on_step)
+            self._answered |= {tp: committed.offset for tp, committed in following.items()}
 
-    def seek(self, positions: Mapping[Partition, int]) -> None:
-        """Read again from `positions`, where the partition is still ours."""
-        for partition, offset in positions.items():
-            if TopicPartition(*partition) in self._member.owned:
-                self._consumer.seek(TopicPartition(*partition), offset)
+    def seek(self, wanted: Mapping[Partition, int]) -> None:
+        """Read again from these offsets, where the partition is still ours."""
+        now = positions(self._consumer)
+        for partition, offset in wanted.items():
+            if (tp := TopicPartition(*partition)) in self._member.owned:
+                go_to(self._consumer, tp, offset, now[tp].leader_epoch if tp in now else NO_EPOCH)
 
     def passed(self) -> dict[Partition, int]:
         """Of each owned partition the offset that is read next: behind what was polled, and what is no record there."""
-        return {Partition(*tp): at for tp, at in positions(self._consumer).items() if tp in self._member.owned}
+        return {Partition(*tp): at.offset for tp, at in positions(self._consumer).items() if tp in self._member.owned}
 
     def begin_again(self, partition: Partition, mark: int) -> Assigned:
         """Where an owned partition stands by now, perhaps because of others; it is read from there.
@@ -212,7 +222,7 @@ class Session:
             with suppress(errors.KafkaError):  # it is lost since
                 end = ends.get(tp, self._consumer.highwater(tp))
                 if end is not None:
-                    found[Partition(*tp)] = max(0, end - now[tp])
+                    found[Partition(*tp)] = max(0, end - now[tp].offset)
         return found
 
     def _topic_exists(self) -> bool:
@@ -255,6 +265,13 @@ class Session:
             return {}
         except errors.OffsetOutOfRangeError as error:
             raise PositionRewound(_out_of_range(error, self._settings)) from error
+        except errors.LogTruncationError as error:
+            self._check_topic(self._member.topic_id())  # one that was made again has lost all
+            for tp, at in error.divergent_offsets.items():
+                begin, answered = at.offset if at else 0, self._answered.get(tp, 0)
+                if begin < answered:
+                    raise PositionRewound(_lost_its_end(tp, begin, answered)) from error
+            raise  # nothing that was answered: a new session reads what is there now
         return found
 
     def _begin(self, gained: Sequence[TopicPartition]) -> list[Assigned]:
@@ -279,14 +296,16 @@ class Session:
         """Go to a partition's committed offset, or to its beginning where there is none."""
         committed = self._committed(tp)
         if committed is not None:
-            position = committed.offset
+            position, epoch = committed.offset, committed.leader_epoch
             watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
             topic, _, at = beside.partition(" ")
             if at == str(position):
                 self._check_topic(topic)
         else:
             position, watermark = self._ask(partial(self._consumer.beginning_offsets, [tp]))[tp], ""
-        self._consumer.seek(tp, position)
+            epoch = NO_EPOCH
+        self._answered[tp] = position
+        go_to(self._consumer, tp, position, NO_EPOCH if epoch is None else epoch)
         return Assigned(Partition(*tp), position, watermark, committed is None)
 
     def _committed(self, tp: TopicPartition) -> OffsetAndMetadata | None:
@@ -387,6 +406,16 @@ def _out_of_range(error: Exception, settings: Settings) -> str:
         f"the group's position is outside of topic {settings.input_topic} ({error}): the topic was made again, or its "
         f"retention removed pages that were not read yet. To go on with what there is, stop all workers: simhash-dedup "
         f"index resume {settings.input_topic} --execute (without the flag it says what is gone). {_FROM_THE_BEGINNING}"
+    )
+
+
+def _lost_its_end(tp: TopicPartition, begin: int, answered: int) -> str:
+    topic, number = tp
+    return (
+        f"topic {topic} has lost records of partition {number}, from offset {begin} on, that were answered up to "
+        f"{answered}: a broker crashed before its disk had them, or a replica that was behind became the leader. What "
+        "has their place was not read. To read it, stop all workers of the group, announce it (simhash-dedup index "
+        f"rewind {topic} --partition {number} --to {begin} --execute), set its offset there to {begin}, and start again"
     )
 
 
