@@ -62,6 +62,7 @@ slow for good."""
 REDIS_TRIES = 3
 NO_EPOCH = -1
 """Nobody knows the leader epoch of a record: nobody can ask whether it is still there."""
+NOWHERE = OffsetAndMetadata(0, "", NO_EPOCH)
 _TOPIC = " topic "
 """Beside a commit, between the index's watermark and the topic's id with the offset."""
 _FROM_THE_BEGINNING = (
@@ -125,7 +126,7 @@ class Session:
                 raise
         self._consumer = self._member.consumer
         self._topic = ""
-        self._answered: dict[TopicPartition, int] = {}  # the committed offset of each partition that was begun
+        self._answered: dict[TopicPartition, int] = {}  # of each partition that was begun the committed offset, or 0
         self._answer_ms: float = ANSWER_MS
 
     def poll(self, timeout: float, max_records: int) -> Polled:
@@ -168,7 +169,7 @@ class Session:
             following: dict[TopicPartition, OffsetAndMetadata] = {}
             for partition, offset in offsets.items():
                 tp, beside = TopicPartition(*partition), f"{watermark}{_TOPIC}{self._topic} {offset}"
-                following[tp] = OffsetAndMetadata(offset, beside, now[tp].leader_epoch if tp in now else NO_EPOCH)
+                following[tp] = OffsetAndMetadata(offset, beside, now.get(tp, NOWHERE).leader_epoch)
             self._transactions.commit(self._placed(outgoing), following, self._member.membership, on_step)
             self._answered |= {tp: committed.offset for tp, committed in following.items()}
 
@@ -177,7 +178,7 @@ class Session:
         now = positions(self._consumer)
         for partition, offset in wanted.items():
             if (tp := TopicPartition(*partition)) in self._member.owned:
-                go_to(self._consumer, tp, offset, now[tp].leader_epoch if tp in now else NO_EPOCH)
+                go_to(self._consumer, tp, offset, now.get(tp, NOWHERE).leader_epoch)
 
     def passed(self) -> dict[Partition, int]:
         """Of each owned partition the offset that is read next: behind what was polled, and what is no record there."""
@@ -296,16 +297,17 @@ class Session:
         """Go to a partition's committed offset, or to its beginning where there is none."""
         committed = self._committed(tp)
         if committed is not None:
-            position, epoch = committed.offset, committed.leader_epoch
+            position = answered = committed.offset
+            epoch = NO_EPOCH if committed.leader_epoch is None else committed.leader_epoch
             watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
             topic, _, at = beside.partition(" ")
             if at == str(position):
                 self._check_topic(topic)
         else:
             position, watermark = self._ask(partial(self._consumer.beginning_offsets, [tp]))[tp], ""
-            epoch = NO_EPOCH
-        self._answered[tp] = position
-        go_to(self._consumer, tp, position, NO_EPOCH if epoch is None else epoch)
+            answered, epoch = 0, NO_EPOCH
+        self._answered[tp] = answered
+        go_to(self._consumer, tp, position, epoch)
         return Assigned(Partition(*tp), position, watermark, committed is None)
 
     def _committed(self, tp: TopicPartition) -> OffsetAndMetadata | None:
