@@ -22,7 +22,7 @@ from simhash.signature.profiles import DEFAULT
 from tests import copies
 from tests.pages import address
 from worker.cli.verify import rows_of_index
-from worker.settings import PREFIX, load
+from worker.settings import PREFIX, Settings, load
 from worker.verifying.checks import Check
 from worker.verifying.rules import Given
 from worker.verifying.sources import Sources
@@ -122,6 +122,14 @@ class Stream:
         }
         return os.environ | {f"SIMHASH_DEDUP_{n.upper()}": v for n, v in (values | self.settings).items()}
 
+    def given(self) -> dict[str, str]:
+        """The same, by the names of the settings."""
+        return {n.removeprefix(PREFIX).lower(): v for n, v in self.environment().items() if n.startswith(PREFIX)}
+
+    def loaded(self, **more: Any) -> Settings:
+        """The same, as a worker has them, and others besides."""
+        return load(self.given() | more)
+
     def create(self, **unique_topic: str) -> None:
         """Make the topics; the keywords are Kafka's settings of the topic of unique pages, _ for a dot."""
         topics: dict[str, dict[str, str]] = {self.verdict_topic: {}, self.dead_letter_topic: {}, self.input_topic: {}}
@@ -205,8 +213,7 @@ class Stream:
 
     def check(self, *, index: bool = True) -> None:
         """Everything told is as promised, as `simhash-dedup verify --with-input --index` sees it."""
-        given = {n.removeprefix(PREFIX).lower(): v for n, v in self.environment().items() if n.startswith(PREFIX)}
-        settings = load(given)
+        settings = self.loaded()
         rows = rows_of_index(settings) if index else None
         check = Check(Sources(settings, with_input=True), Given(), None, rows, lambda _: None)
         check.run()

@@ -76,8 +76,8 @@ def test_the_commands_of_a_page_that_need_servers_end_well(path, files, kafka_se
     done = stream.command("topics")
     assert done.returncode == 0, done.stdout + done.stderr
     stream.send([json_page(n, f"Page {n} of a stream whose words are its own: {n * n}.") for n in range(COUNT)])
-    own = {n.removeprefix(PREFIX).lower(): v for n, v in stream.environment().items() if n.startswith(PREFIX)}
-    (files / "dedup.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items()))
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in stream.given().items())
+    (files / "dedup.toml").write_text("".join(lines))
     commands = [words[1:] for words in our_commands(path, alone=False)]
     if commands[0][0] != "run":
         ends_well(["run"], stream, files)

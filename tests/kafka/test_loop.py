@@ -23,7 +23,6 @@ from worker.errors import BrokerError, BrokerUnreachable, SettingsError
 from worker.index.stores import connected_index
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, prepare
-from worker.settings import load
 from worker.stream import backoff
 from worker.stream.kafka import Session
 from worker.stream.loop import Loop, Parts
@@ -51,12 +50,6 @@ def index():
     return MemoryIndex(IndexSpec(DEFAULT.recipe(), relation, 8, 1000))
 
 
-def settings_of(stream, **more):
-    prefix = "SIMHASH_DEDUP_"
-    flags = {n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)}
-    return load(flags | more)
-
-
 def run(
     stream,
     index,
@@ -70,7 +63,7 @@ def run(
     **more,
 ):
     """Run the loop in a thread until `count` records are answered, or it crashes or is told to stop at a step."""
-    settings, stopping, failure = settings_of(stream, **more), threading.Event(), []
+    settings, stopping, failure = stream.loaded(**more), threading.Event(), []
 
     def steps(step):
         on_step(step)
@@ -437,7 +430,7 @@ def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_serve
                 server.stop()
                 stopped.append(pool.submit(grows))
 
-        run(stream, connected_index(settings_of(stream), DEFAULT), 90, on_step=stop_once, registry=registry)
+        run(stream, connected_index(stream.loaded(), DEFAULT), 90, on_step=stop_once, registry=registry)
         stopped[0].result()
     assert set(stream.answers().values()) == {1}
     said = [line for line in caplog.messages if "waiting for the index" in line]
@@ -498,7 +491,7 @@ def test_two_workers_of_one_transactional_id_end_with_a_clear_line(stream, index
     """They fence each other for ever otherwise, each as often as it commits."""
     monkeypatch.setattr("worker.stream.loop.LONGEST_PAUSE_SECONDS", 0.1)
     stream.send([json_page(0, "a page " * 50)])
-    settings = settings_of(stream)
+    settings = stream.loaded()
 
     def fence(step):
         if step == "begun":

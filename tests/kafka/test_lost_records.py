@@ -9,7 +9,6 @@ from deploy.local.brokers import KafkaServer
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, until, working
 from worker.errors import SessionLost
-from worker.settings import PREFIX, load
 from worker.stream.kafka import Session
 
 HEAD = struct.Struct(">qi")
@@ -83,16 +82,15 @@ def test_lost_records_that_were_answered_stop_each_worker_until_their_places_are
 
 
 def test_of_lost_records_that_were_not_answered_a_new_session_reads_what_has_their_place(broker, stream):
-    given = {n.removeprefix(PREFIX).lower(): v for n, v in stream.environment().items() if n.startswith(PREFIX)}
-    given["session_timeout"] = "30s"  # else the group puts it out meanwhile, and it begins anew by itself
-    first = Session(load(given), "first")
+    settings = stream.loaded(session_timeout="30s")  # else the group puts it out, and it begins anew by itself
+    first = Session(settings, "first")
     read = read_by(first)
     until(lambda: next(read) >= SENT - 1, "all is read, and nothing answered")
     lose(broker, stream, KEPT)
     with pytest.raises(SessionLost, match="LogTruncationError"):
         until(lambda: next(read) >= SENT + NEW, "it does not go on")
     first.close()
-    second = Session(load(given), "second")
+    second = Session(settings, "second")
     found = read_by(second)
     assert until(lambda: (last := next(found)) >= KEPT + NEW - 1 and last, "what there is") == KEPT + NEW - 1
     second.close()

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.structs import MemberState
 
 from simhash.index import Partition
-from tests.kafka.test_transactions import answer, at, gain, seen, settings_of, throw_out
+from tests.kafka.test_transactions import answer, at, gain, seen, throw_out
 from tests.stream import Stream, json_page, until
 from worker.errors import BatchAborted
 from worker.stream.kafka import Session
@@ -36,7 +36,7 @@ def member(stream):
         made = []
 
         def make():
-            made.append(stack.enter_context(closing(Session(settings_of(stream), f"{stream.name}-{len(made)}"))))
+            made.append(stack.enter_context(closing(Session(stream.loaded(), f"{stream.name}-{len(made)}"))))
             return made[-1]
 
         yield make

@@ -40,11 +40,6 @@ def slot_settings(tmp_path, monkeypatch, name):
     return load({"group_id": name})
 
 
-def settings_of(stream):
-    prefix = "SIMHASH_DEDUP_"
-    return load({n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)})
-
-
 def test_live_workers_never_share_a_slot_and_a_free_one_is_taken_again(slot_settings, tmp_path):
     first, second = Slot(slot_settings), Slot(slot_settings)
     assert first.name != second.name
@@ -146,7 +141,7 @@ def test_a_setting_beyond_the_brokers_limits_ends_the_worker_by_its_name(
 ):
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
-    settings = settings_of(stream).model_copy(update={setting: 86_400.0})  # more than any settings may say
+    settings = stream.loaded().model_copy(update={setting: 86_400.0})  # more than any settings may say
 
     def begun():
         with closing(Session(settings, name)) as session:
@@ -162,7 +157,7 @@ def test_a_group_that_another_program_is_in_is_said(kafka_server, redis_server, 
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     other = KafkaConsumer(stream.input_topic, bootstrap_servers=stream.bootstrap_servers, group_id=stream.name)
-    with closing(other), closing(Session(settings_of(stream), name)) as session:
+    with closing(other), closing(Session(stream.loaded(), name)) as session:
         until(lambda: other.poll(100) is None or other.assignment(), "the other has the partition")
         with pytest.raises(SessionLost, match=r"another program is in this group: give it another one \(group_id\)"):
             until(lambda: session.poll(0.5, 10).gained, "an assignment")
@@ -173,7 +168,7 @@ def test_an_offset_out_of_range_is_an_error_and_no_silent_reset(kafka_server, re
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(0, "a page")])
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     try:
         (gained,) = until(lambda: session.poll(0.5, 10).gained, "an assignment")
         session.seek({gained.partition: 1000})
@@ -189,7 +184,7 @@ def three_records(kafka_server, redis_server, name):
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(number, "a page") for number in range(3)])
-    return stream, lambda: closing(Session(settings_of(stream), name))
+    return stream, lambda: closing(Session(stream.loaded(), name))
 
 
 def gained_by(session):
@@ -280,7 +275,7 @@ def test_a_session_that_is_closed_has_left_its_group(three_records):
 
 def test_a_worker_too_many_says_why_it_has_nothing_to_do(three_records):
     stream, session_of_group = three_records
-    with session_of_group() as one, closing(Session(settings_of(stream), f"{stream.name}-more")) as more:
+    with session_of_group() as one, closing(Session(stream.loaded(), f"{stream.name}-more")) as more:
         gained_by(one)
         assert one.waits_for() == ""
         assert more.waits_for().startswith("it is in no group yet")
@@ -319,7 +314,7 @@ def test_workers_that_always_have_work_share_the_partitions_all_the_same(kafka_s
         try:
             for count in (1, 2, 4):
                 while len(sessions) < count:
-                    sessions.append(Session(settings_of(stream), f"{name}-{len(sessions)}"))
+                    sessions.append(Session(stream.loaded(), f"{name}-{len(sessions)}"))
                     pool.submit(work, sessions[-1])
                 until(lambda n=count: shared() == [4 // n] * n, f"each of {count} has as many", seconds=60)
         finally:
@@ -333,7 +328,7 @@ def test_a_worker_that_its_group_gave_up_cannot_commit(kafka_server, redis_serve
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(0, "a page")])
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     try:
         (gained,) = until(lambda: session.poll(0.5, 10).gained, "an assignment")
         consumer = session._consumer  # polled no more: as when a worker is busy with its batch
@@ -362,7 +357,7 @@ def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, na
         producer.flush()
         finish()
     producer.close()
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     try:
         until(lambda: session.poll(0.5, 10).received, "the record that was committed")
         until(
@@ -373,7 +368,7 @@ def test_what_transactions_leave_behind_is_no_lag(kafka_server, redis_server, na
 
     finally:
         session.close()
-    assert [received.record.value for received in replayed(settings_of(stream), stream.input_topic)] == [b"{}"]
+    assert [received.record.value for received in replayed(stream.loaded(), stream.input_topic)] == [b"{}"]
 
 
 def test_a_client_that_does_not_read_through_ours_is_refused_at_the_start(monkeypatch):
@@ -396,7 +391,7 @@ def test_a_header_name_that_is_no_text_stops_nothing(kafka_server, redis_server,
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(0, "a page")], headers=[("one", b"1"), (NotText("two"), b"2")])
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     try:
         (received,) = until(lambda: session.poll(0.5, 10).received, "the record")
     finally:
@@ -411,15 +406,13 @@ def test_nor_does_it_where_a_topic_is_read_again(kafka_server, redis_server, nam
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
     stream.create()
     stream.send([json_page(0, "a page")], headers=[(NotText("two"), b"2")])
-    assert [received.headers for received in replayed(settings_of(stream), stream.input_topic)] == [
-        [("\\xffname", b"2")]
-    ]
+    assert [received.headers for received in replayed(stream.loaded(), stream.input_topic)] == [[("\\xffname", b"2")]]
 
 
 @pytest.mark.parametrize("topic", ["verdict_topic", "dead_letter_topic"])
 def test_a_topic_of_answers_that_forgets_some_is_refused_at_the_start(kafka_server, redis_server, name, topic):
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
-    settings = settings_of(stream)
+    settings = stream.loaded()
     with closing_admin(kafka_server.bootstrap_servers) as admin:
         configs = {"cleanup.policy": "delete,compact"}
         admin.create_topics(
@@ -446,7 +439,7 @@ def test_a_topic_that_cannot_take_what_must_go_there_is_refused(kafka_server, re
         admin.create_topics({getattr(stream, topic): {"num_partitions": 1, "configs": config}}, wait_for_metadata=True)
     stream.create()
     with pytest.raises(BrokerError, match=f"max.message.bytes .* set it to {least} or more"):
-        Session(settings_of(stream), name)
+        Session(stream.loaded(), name)
 
 
 def test_what_the_dead_letter_topic_takes_is_kept_whole(kafka_server, redis_server, name):
@@ -462,7 +455,7 @@ def test_what_the_dead_letter_topic_takes_is_kept_whole(kafka_server, redis_serv
     for size in (4_000_000, 6_000_000):
         producer.send(stream.input_topic, value=b" " * size).get(30)
     producer.close()
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     values = []
     try:
         until(
@@ -481,7 +474,7 @@ def test_a_refused_time_of_a_record_is_said_with_what_may_be_wrong(kafka_server,
     with closing_admin(stream.bootstrap_servers) as admin:
         admin.create_topics({stream.verdict_topic: {"num_partitions": 1, "configs": configs}}, wait_for_metadata=True)
     stream.create()
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     try:
         with pytest.raises(SessionLost, match=r"Timestamp .* out of range.*this machine's clock is wrong"):
             session.send([Outgoing(stream.verdict_topic, b"k", b"v", [], 0)], {}, lambda step: None)
@@ -493,7 +486,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, 
     """The client would wait for it for ever, without a word, and would not be closed."""
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, settings={"transaction_timeout": "1s"})
     stream.create()
-    session = Session(settings_of(stream), name)
+    session = Session(stream.loaded(), name)
     sender = session._transactions._producer._sender
     try:
         until(lambda: session.poll(0.5, 10).gained, "an assignment")
@@ -509,7 +502,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_said(kafka_server, redis_server, 
         session.close()
     until(lambda: not sender.is_alive(), "the producer has ended")
     with pytest.raises(BrokerError, match=f"topic {stream.verdict_topic} does not exist"):
-        Session(settings_of(stream), name)
+        Session(stream.loaded(), name)
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -520,7 +513,7 @@ def test_a_verdict_goes_to_its_pages_partition_where_the_topics_are_alike(kafka_
     partitions = 3 if alike else 2
     verdicts = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions, pages.input_topic)
     verdicts.create()
-    session = Session(settings_of(verdicts), name)
+    session = Session(verdicts.loaded(), name)
     keys = [f"https://example.org/{n}".encode() for n in range(12)]
     try:
         until(lambda: session.poll(0.5, 10).gained, "an assignment")
@@ -540,7 +533,7 @@ def test_a_broker_that_stands_still_keeps_nobody_from_those_that_answer(kafka_se
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts for it, and it never says a word
         servers = f"127.0.0.1:{silent.getsockname()[1]},{stream.bootstrap_servers}"
         for _ in range(3):
-            assert largest_messages(settings_of(stream).model_copy(update={"bootstrap_servers": servers}))
+            assert largest_messages(stream.loaded().model_copy(update={"bootstrap_servers": servers}))
 
 
 def test_where_no_broker_answers_that_is_said(monkeypatch):

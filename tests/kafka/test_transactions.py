@@ -18,7 +18,6 @@ from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, until
 from worker.errors import BatchAborted, BrokerUnreachable, Fenced, SessionLost, WorkerError
 from worker.records.passing import Outgoing
-from worker.settings import load
 from worker.stream.kafka import Session
 from worker.stream.kafka.transactions import Transactions
 
@@ -54,15 +53,10 @@ def stream_on(broker, redis, name, **settings):
     return made
 
 
-def settings_of(stream):
-    prefix = "SIMHASH_DEDUP_"
-    return load({n.removeprefix(prefix).lower(): v for n, v in stream.environment().items() if n.startswith(prefix)})
-
-
 @contextmanager
 def session_of(stream):
     """A session that has all partitions."""
-    session = Session(settings_of(stream), stream.name)
+    session = Session(stream.loaded(), stream.name)
     try:
         gain(session, stream)
         yield session

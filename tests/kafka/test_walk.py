@@ -5,15 +5,13 @@ import re
 from benchmarks.walk import walked
 from tests.stream import Stream
 from tests.unit.test_docs import ARCHITECTURE
-from worker.settings import PREFIX, load
 
 SAID = re.compile(r"makes (\d+) calls through (\d+) files, with (\d+) moves")
 
 
 def test_the_walk_of_a_page_is_as_long_as_it_is_said_to_be(kafka_server, redis_server, name):
     stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url)
-    own = {n.removeprefix(PREFIX).lower(): v for n, v in stream.environment().items() if n.startswith(PREFIX)}
-    walk = walked(load(own))
+    walk = walked(stream.loaded())
     most = tuple(map(int, SAID.search(ARCHITECTURE).groups()))
     found = len(walk.calls), len(walk.files), walk.moves
     assert all(now <= said for now, said in zip(found, most, strict=True)), found
