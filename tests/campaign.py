@@ -20,7 +20,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests import copies
-from tests.servers import KafkaServer, RedisServer, running_kafka, running_redis
+from tests.servers import KEEPS_ALL, KafkaServer, RedisServer, running_kafka, running_redis
 from tests.stream import Stream, Worker, closing_admin, until
 
 SESSION_SECONDS = 3
@@ -315,7 +315,7 @@ def campaign(directory: Path, scenario: Scenario) -> Iterator[Stage]:
     """A stage with servers of its own; nothing of it outlives the `with`."""
     with ExitStack() as stack:
         kafka = stack.enter_context(running_kafka(directory / "kafka"))
-        redis = stack.enter_context(running_redis(directory / "redis"))
+        redis = stack.enter_context(running_redis(directory / "redis", KEEPS_ALL))
         settings = SETTINGS | dict(scenario.settings)
         name = f"campaign-{scenario.seed}"
         stream = Stream(name, kafka.bootstrap_servers, redis.url, scenario.partitions, settings=settings)

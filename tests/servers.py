@@ -24,6 +24,7 @@ from deploy.local import brokers, stores
 from deploy.local.stores import RedisServer, SentinelServer
 
 __all__ = [
+    "KEEPS_ALL",
     "KafkaServer",
     "RedisServer",
     "SentinelServer",
@@ -38,6 +39,10 @@ __all__ = [
     "start_kafka",
     "start_redis",
 ]
+
+KEEPS_ALL = {"appendfsync": "always"}
+"""For a Redis that is killed, or copied while it runs: all that it has answered is on its disk. As it is shipped it
+answers without writing while the disk is busy with what was written before."""
 
 
 class KafkaServer(brokers.KafkaServer):

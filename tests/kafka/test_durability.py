@@ -7,14 +7,14 @@ import pytest
 import redis
 
 from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
-from tests.servers import running_redis, running_replica, running_sentinel
+from tests.servers import KEEPS_ALL, running_redis, running_replica, running_sentinel
 from tests.stream import Stream, json_page, texts, until, working
 from worker.index.sentinel import sentinel_client
 
 
 @pytest.fixture
 def primary(tmp_path):
-    with running_redis(tmp_path / "primary") as server:
+    with running_redis(tmp_path / "primary", KEEPS_ALL) as server:
         yield server
 
 

@@ -14,14 +14,14 @@ from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import crowd, entry, relation
-from tests.servers import running_redis
+from tests.servers import KEEPS_ALL, running_redis
 
 RULE = relation(design("4"))
 
 
 @pytest.fixture
 def server(tmp_path):
-    with running_redis(tmp_path / "redis") as started:
+    with running_redis(tmp_path / "redis", KEEPS_ALL) as started:
         yield started
 
 
