@@ -6,7 +6,7 @@ import redis
 from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable
 from simhash.signature.profiles import DEFAULT, DEFAULT_1, SEGMENTED, profile
 from tests.busy import kept_busy
-from tests.servers import running_sentinel
+from tests.servers import running_redis, running_sentinel
 from worker.files.embedded import embedded_redis
 from worker.index.configured import configured_relation
 from worker.index.stores import connect, connected_index, found_index, judging_profile
@@ -18,6 +18,18 @@ def test_a_redis_is_reached_by_its_socket():
         path = server.connection_pool.connection_kwargs["path"]
         with connect(load({"redis_url": f"unix://{path}?db=1"})) as client:
             assert client.ping()
+
+
+def test_what_loses_an_index_or_makes_it_large_is_warned_of(redis_server, tmp_path, caplog):
+    unlike = {"appendonly": "no", "hash-max-listpack-entries": "64"}
+    with running_redis(tmp_path, unlike) as server:
+        connected_index(load({"redis_url": server.url}), DEFAULT)
+    keeps_nothing, large = [record.getMessage() for record in caplog.records]
+    assert keeps_nothing.startswith("Redis: appendonly is no: set it to yes")
+    assert large.startswith("Redis: hash-max-listpack-entries is 64: set it to 128 or more")
+    caplog.clear()
+    connected_index(load({"redis_url": redis_server.url, "index_name": "warned-of"}), DEFAULT)
+    assert caplog.records == []
 
 
 def test_a_primary_that_nobody_knows_is_said_in_few_words():

@@ -22,7 +22,7 @@ from simhash.index.redis.layout import meta_key
 from simhash.index.redis.opening import existing_index, open_index, recipe_in, spec_there
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.transfer import opened_for_import
-from simhash.index.redis.server import encoding_advice
+from simhash.index.redis.server import advice
 from simhash.index.rows import IndexRow
 from simhash.signature.profiles import PROFILES, Profile
 from simhash.signature.profiles import profile as find_profile
@@ -118,11 +118,11 @@ def connected_index(
 def _opened(settings: Settings, profile: Profile, client: redis.Redis | None) -> RedisIndex:
     wanted = (settings.index_name, profile.recipe(), configured_relation(settings, profile), settings.documents)
     kept, adopt, durable = retention(settings), settings.design == "auto", durability(settings)
-    client = client or connect(settings)
+    server = client or connect(settings)
     urls = configured_urls(settings)
-    index = open_index(client, *wanted, kept, adopt_design=adopt, durability=durable, urls=urls)
-    for advice in encoding_advice(client):
-        log.warning("Redis: %s", advice)
+    index = open_index(server, *wanted, kept, adopt_design=adopt, durability=durable, urls=urls)
+    for line in [] if client else advice(server):  # one that is given is the embedded one, which needs none
+        log.warning("Redis: %s", line)
     return index
 
 

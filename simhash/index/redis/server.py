@@ -56,23 +56,24 @@ def check_rights(inside: Inside) -> None:
         )
 
 
-def encoding_advice(client: Any, longest_record: int = 512) -> list[str]:
-    """What in the server's settings makes the index larger than it need be; empty when nothing does.
+def advice(client: Any, longest_record: int = 512) -> list[str]:
+    """What in the server's settings loses the index, or makes it larger than it need be; empty when nothing does.
 
     Raises:
         IndexUnreachable: it does not answer.
     """
     with translated():
+        kept = client.info("persistence").get("aof_enabled", 1)
         try:
             settings = client.config_get("*list*", "*zip*")
         except redis.ResponseError:
-            return []  # managed servers hide CONFIG
+            settings = {}  # managed servers hide CONFIG
+    told = [] if kept else ["appendonly is no: set it to yes, or the index is lost, whole or in part, when Redis ends"]
     wanted = {"hash-max-@-entries": 128, "hash-max-@-value": longest_record}
-    advice = []
     for pattern, least in wanted.items():
         for kind in ("listpack", "ziplist"):
             name = pattern.replace("@", kind)
             if name in settings and int(settings[name]) < least:
-                advice.append(f"{name} is {settings[name]}: set it to {least} or more, or buckets take more memory")
+                told.append(f"{name} is {settings[name]}: set it to {least} or more, or buckets take more memory")
                 break
-    return advice
+    return told
