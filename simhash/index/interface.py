@@ -12,7 +12,7 @@ judged once"):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
@@ -343,8 +343,12 @@ class Index(Protocol):
     def watermark(self) -> str:
         """What this index attests to have stored, for all that was told so far: kept beside a commit."""
 
-    def present(self, watermarks: Iterable[str]) -> None:
+    def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """Hold watermarks that were kept beside commits against the index; needed after each `IndexUnreachable`.
+
+        Args:
+            others: gives those of all who use the index. Asked where its server is another one than before, or this is
+                the first look at it: what it lacks may be known to nobody who is still there.
 
         Raises:
             IndexLost: it does not have all that they attest.

@@ -141,7 +141,7 @@ class MemoryIndex(TextIndex):
         """None: what this process forgets is gone with it."""
         return ""
 
-    def present(self, watermarks: Iterable[str]) -> None:
+    def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """It gave none."""
 
     def replicated(self) -> None:

@@ -110,6 +110,33 @@ def same_meta(one, other, name):
     return here == there
 
 
+def test_nothing_is_judged_on_an_older_copy_though_only_a_dead_worker_could_tell(kafka_server, name, tmp_path, primary):
+    """What is lost was committed with the dead worker's partition, which is nobody's until its session ends."""
+    stream = Stream(name, kafka_server.bootstrap_servers, primary.url, 2, settings={"session_timeout": "60s"})
+    stream.create()
+    filled(stream, 32)
+    survivor = stream.worker()
+    with working(survivor):
+        stream.wait_for(32)
+        dead = stream.worker()
+        with working(dead):
+            dead.says("] is ours")
+            theirs = int(f"{stream.input_topic}[1] is ours" in dead.written())
+            survivor.says(f"partitions lost: {stream.input_topic}[{theirs}]")
+            data = primary.directory / "redis-data"
+            shutil.copytree(data, tmp_path / "copy")
+            stream.send([json_page(32, "a page that Redis loses")], partition=theirs)
+            stream.wait_for(33)
+        primary.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "copy", data)
+        stream.send([json_page(33, "a page that Redis loses")], partition=1 - theirs)
+        primary.start()
+        stream.wait_for(34, unless=lambda: survivor.process.poll() is not None)
+        assert "simhash-dedup rebuild" in survivor.refusal(5)
+    assert len(stream.verdicts()) == 33
+
+
 def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_starts(
     kafka_server, name, tmp_path, primary
 ):

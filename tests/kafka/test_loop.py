@@ -113,7 +113,7 @@ class Attesting(MemoryIndex):
     def watermark(self):
         return self.attests
 
-    def present(self, watermarks):
+    def present(self, watermarks, others=tuple):
         self.presented = [*getattr(self, "presented", []), set(watermarks)]
 
     def check_and_insert(self, entries, committed):
@@ -147,7 +147,7 @@ def test_who_answers_after_a_failure_is_held_against_what_others_committed_too(k
 class Restored(Attesting):
     """Does not answer once, and is then one that lacks what it attested."""
 
-    def present(self, watermarks):
+    def present(self, watermarks, others=tuple):
         if not self.away and self.attests in set(watermarks):
             raise IndexLost("an older copy")
 
@@ -173,7 +173,7 @@ def test_a_worker_that_has_nothing_to_do_says_that_its_index_lacks_what_it_attes
     attesting = Attesting(index.spec)
     stream.send([json_page(0, "a page " * 30)])
 
-    def lacks(_):
+    def lacks(*_):
         raise IndexLost("an older copy")
 
     def restored(step):

@@ -180,6 +180,38 @@ def test_numbers_that_one_worker_was_told_and_the_index_lost_stop_all_others_too
     judged(unknowing, 300)
 
 
+def test_what_only_others_were_told_is_asked_of_them_before_an_index_on_another_server_is_used(server, tmp_path):
+    knowing, unknowing = opened(server), opened(server)
+    judged(unknowing, 0)
+    copied(server, tmp_path / "copy")
+    judged(knowing, 100)
+    asked: list[str] = []
+
+    def others():
+        asked.append("")
+        return [unknowing.watermark(), knowing.watermark()]
+
+    unknowing.present([unknowing.watermark()], others)
+    assert asked == []
+    restored(server, tmp_path / "copy")
+    with pytest.raises(IndexLost, match="rebuild"):
+        unknowing.present([unknowing.watermark()], others)
+    with pytest.raises(IndexLost, match="rebuild"):
+        opened(server).present([], others)
+
+
+def test_who_begins_asks_what_others_were_told_also_where_somebody_else_has_begun_to_use_the_server(server, tmp_path):
+    index = opened(server)
+    judged(index, 0)
+    copied(server, tmp_path / "copy")
+    judged(index, 100)
+    restored(server, tmp_path / "copy")
+    judged(opened(server), 200)
+    for beginning in (index, opened(server)):
+        with pytest.raises(IndexLost, match="rebuild"):
+            beginning.present([], lambda: [index.watermark()])
+
+
 def test_a_flushed_index_is_noticed_by_who_runs_and_by_who_starts(server):
     index = opened(server)
     judged(index, 0)

@@ -347,7 +347,7 @@ class Loop:
         """
         while self._partitions.unchecked:
             for partition in sorted(self._partitions.unchecked):
-                self._parts.index.present([self._partitions[partition].watermark])
+                self._parts.index.present([self._partitions[partition].watermark], self._session.attested)
                 mark, life = self._parts.index.mark(partition) or 0, self._partitions[partition]
                 if life.committed < mark or (0 < mark < life.committed and life.is_new):
                     self._begin_again(partition, mark)
@@ -390,9 +390,9 @@ class Loop:
     def _present(self) -> None:
         """Hold what the index attested beside our partitions' last commits, whoever made them, against the index.
 
-        Who answers now may be another server, or one that was restored.
+        Who answers now may be another server, or one that was restored; then what all partitions' commits tell counts.
         """
-        self._parts.index.present(self._partitions.watermarks())
+        self._parts.index.present(self._partitions.watermarks(), self._session.attested)
 
     def _wait_in_group(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -434,6 +434,8 @@ class Loop:
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
+        except BrokerUnreachable:
+            pass  # a group's coordinator may not be ready before its first member has joined
         self._commit_passed()
 
     def _commit_passed(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _RECEIPT = re.compile(r"simhash-dedup ([0-9a-f]{12}\.[0-9a-f]+) (\d{1,15})")
 
 HELD = "was held against all that is known here to be committed, and lacks nothing of it"
 NOT_HELD = "will be held against each partition's commits before its pages are judged"
-"""Of a worker that has no partition yet, a command, or a process that only moves pages."""
+"""Of a command, or a process that only moves pages: neither knows of any commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,25 @@ class Safekeeping:
         """For all that was told so far; None before the first call."""
         return Watermark(self._epoch, self._seq) if self._epoch else None
 
-    def present(self, watermarks: Iterable[Watermark] = ()) -> str:
-        """Hold these watermarks against the index; returns the epoch it is in now."""
-        told = [str(value) for each in watermarks for value in each]
-        answer, seq, left = self._script(keys=[self._meta], args=["present", *told])
-        epoch = answer.decode()
-        self._note_change(left.decode() or _server_of(self._epoch), _server_of(epoch), seq, HELD if told else NOT_HELD)
+    def present(self, watermarks: Iterable[Watermark] = (), others: Callable[[], Iterable[Watermark]] = tuple) -> str:
+        """Hold these watermarks against the index, and those of others if it is in another epoch than this one counts
+        on; returns the epoch it is in now."""
+        held = list(watermarks)
+        epoch, seq, left = self._hold(held)
+        if epoch != self._epoch and (more := list(others())):
+            held += more
+            epoch, seq, left_since = self._hold(held)
+            left = left or left_since
+        self._note_change(left or _server_of(self._epoch), _server_of(epoch), seq, HELD if held else NOT_HELD)
         if epoch != self._epoch:
             self._epoch, self._seq = epoch, 0
         return self._epoch
+
+    def _hold(self, watermarks: Iterable[Watermark]) -> tuple[str, int, str]:
+        """The epoch, the index's last number, and the replication id that was left behind (empty: none)."""
+        told = [str(value) for each in watermarks for value in each]
+        epoch, seq, left = self._script(keys=[self._meta], args=["present", *told])
+        return epoch.decode(), seq, left.decode()
 
     def expected(self) -> str:
         """The epoch that a call counts on."""

@@ -39,7 +39,7 @@ from simhash.index.interface import (
     Retention,
     Unique,
 )
-from simhash.index.redis.epochs import Durability, Safekeeping, watermark_in
+from simhash.index.redis.epochs import Durability, Safekeeping, Watermark, watermark_in
 from simhash.index.redis.faults import BaseMoved, translated
 from simhash.index.redis.layout import MOST_DOCUMENTS, NAME, OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal
 from simhash.index.redis.operators.inside import Inside
@@ -291,11 +291,11 @@ class RedisIndex(TextIndex):
         with translated():
             self._client.ping()
 
-    def present(self, watermarks: Iterable[str]) -> None:
+    def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
         with translated():
             check_server(self._client)
-            self._safekeeping.present(filter(None, map(watermark_in, watermarks)))
+            self._safekeeping.present(_of_commits(watermarks), lambda: _of_commits(others()))
 
     def accept(self) -> None:
         """The operator announces that the index is right as it is, whatever watermarks say of it."""
@@ -431,6 +431,10 @@ class RedisIndex(TextIndex):
             raise IndexMismatch(f"the index is judged beside base {error}: name it by the setting `base`") from error
         with translated():
             self._beside.follow()
+
+
+def _of_commits(texts: Iterable[str]) -> Iterator[Watermark]:
+    return filter(None, map(watermark_in, texts))
 
 
 def _numbered(committed: Iterable[Partition], entries: Iterable[Entry]) -> dict[Partition, int]:

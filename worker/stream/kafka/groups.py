@@ -72,6 +72,18 @@ def reach_of(settings: Settings, topic: str) -> dict[int, Reach]:
     return {tp.partition: Reach(begins[tp].offset, ends[tp].offset, found.get(tp.partition)) for tp in partitions}
 
 
+def kept_beside_offsets(settings: Settings, topic: str) -> list[str]:
+    """What stands beside the group's committed offsets of a topic, of all partitions that have one.
+
+    Raises:
+        BrokerError: the user may not know.
+        BrokerUnreachable: a broker does not answer.
+    """
+    with _asking(settings) as admin:
+        kept = admin.list_group_offsets([settings.group_id])[settings.group_id]
+    return [committed.metadata or "" for tp, committed in kept.items() if tp.topic == topic]
+
+
 def set_offsets(settings: Settings, topic: str, offsets: Mapping[int, int]) -> bool:
     """Set the group's offsets of these partitions; False: it has members, and nothing was set.
 

@@ -33,6 +33,7 @@ from worker.records.page import largest_record
 from worker.records.passing import Outgoing, Received
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, go_to, positions, translated
+from worker.stream.kafka.groups import kept_beside_offsets
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
@@ -197,6 +198,11 @@ class Session:
         if begun.position < mark:
             raise PositionRewound(_rewound(self._settings, begun, mark))
         return begun
+
+    def attested(self) -> list[str]:
+        """The watermarks beside the group's last commits: of every partition, whoever has it, or nobody."""
+        beside = kept_beside_offsets(self._settings, self._settings.input_topic)
+        return list({each.partition(_TOPIC)[0] for each in beside})
 
     def behind(self, asking: bool) -> dict[Partition, int]:
         """How many offsets lie between the last poll and the end of each owned partition, as far as known.
