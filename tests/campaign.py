@@ -315,7 +315,8 @@ def campaign(directory: Path, scenario: Scenario) -> Iterator[Stage]:
     """A stage with servers of its own; nothing of it outlives the `with`."""
     with ExitStack() as stack:
         kafka = stack.enter_context(running_kafka(directory / "kafka"))
-        redis = stack.enter_context(running_redis(directory / "redis", KEEPS_ALL))
+        keeps = KEEPS_ALL if kill_redis.__name__ in scenario.faults else None
+        redis = stack.enter_context(running_redis(directory / "redis", keeps))
         settings = SETTINGS | dict(scenario.settings)
         name = f"campaign-{scenario.seed}"
         stream = Stream(name, kafka.bootstrap_servers, redis.url, scenario.partitions, settings=settings)
