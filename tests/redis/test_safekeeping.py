@@ -7,14 +7,17 @@ from random import Random
 import pytest
 import redis
 
-from simhash.errors import IndexLost, IndexServerChanged
+from simhash.errors import IndexLost, IndexServerChanged, IndexUnreplicated
 from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import crowd, entry, relation
-from tests.servers import KEEPS_ALL, running_redis
+from tests.servers import KEEPS_ALL, running_redis, running_replica
+from tests.stream import until
+from worker.index.stores import connect
+from worker.settings import load
 
 RULE = relation(design("4"))
 
@@ -210,6 +213,23 @@ def test_who_begins_asks_what_others_were_told_also_where_somebody_else_has_begu
     for beginning in (index, opened(server)):
         with pytest.raises(IndexLost, match="rebuild"):
             beginning.present([], lambda: [index.watermark()])
+
+
+def test_nobody_says_who_has_a_batch_when_the_connection_that_it_went_by_is_lost(server, tmp_path):
+    """WAIT speaks of what was written through its own connection. A worker's client makes a new one, and asks there."""
+    with running_replica(server, tmp_path / "replica"), redis.Redis.from_url(server.url) as client:
+        until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "the replica is in step")
+        workers = connect(load({"redis_url": server.url}))
+        index = open_index(workers, "i", {}, RULE, 1000, durability=Durability(replicas=1, wait_ms=4_000))
+        index.present([])
+        judged(index, 0)
+        index.replicated()
+        judged(index, 100)
+        client.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(IndexUnreplicated, match="connection to Redis was lost"):
+            index.replicated()
+        judged(index, 200)
+        index.replicated()
 
 
 def test_a_flushed_index_is_noticed_by_who_runs_and_by_who_starts(server):
