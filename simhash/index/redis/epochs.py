@@ -92,8 +92,7 @@ class Safekeeping:
         epoch, seq, left = self._hold(held)
         if epoch != self._epoch and (more := list(others())):
             held += more
-            epoch, seq, left_since = self._hold(held)
-            left = left or left_since
+            epoch, seq, _ = self._hold(held)
         self._note_change(left or _server_of(self._epoch), _server_of(epoch), seq, HELD if held else NOT_HELD)
         if epoch != self._epoch:
             self._epoch, self._seq = epoch, 0
