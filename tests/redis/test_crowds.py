@@ -110,6 +110,14 @@ def test_a_page_is_compared_with_a_bounded_number_and_records_are_fields_of_thei
 
 
 @pytest.mark.usefixtures("small_places")
+def test_what_a_page_meets_by_a_band_alone_is_counted_too(client, name):
+    random = Random(6)
+    pages = [entry(n, random.getrandbits(64), random.getrandbits(64) << 32 | 7) for n in range(4)]
+    answers = open_index(client, name, {}, relation(design("4"), 12, bands=1), 10).check_and_insert(pages, {})
+    assert [(a.candidates, a.crowded) for a in answers] == [(0, False), (1, False), (2, True), (2, True)]
+
+
+@pytest.mark.usefixtures("small_places")
 def test_the_oldest_pages_of_a_place_are_those_that_are_compared(client, name):
     """Who is within k of a page that found its place full, and shares nothing else with it, is not told so."""
     rule = relation(design("1c1", bits=64), 12)
