@@ -66,8 +66,9 @@ def test_crowds_are_judged_as_the_model_does_and_the_index_is_whole(
 
 
 @pytest.mark.usefixtures("small_places")
-def test_what_a_full_place_turned_away_is_taken_down_with_all_that_leads_to_it(client, name):
-    index = open_index(client, name, {}, relation(design("4"), 12, bands=2), 40)
+@pytest.mark.parametrize(("tables", "documents"), [("4", 40), ("10", 10**9)], ids=["small", "every bit of a band key"])
+def test_what_a_full_place_turned_away_is_taken_down_with_all_that_leads_to_it(client, name, tables, documents):
+    index = open_index(client, name, {}, relation(design(tables), 12, bands=2), documents)
     index.check_and_insert(banded(alike(60, Random(1)), 2, Random(2)), {})
     assert all(take_down(index.inside, [Found(f, r) for f, r in index.scan()]))
     assert check(index.inside, lambda _: None).violations == []
