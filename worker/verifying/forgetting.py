@@ -70,15 +70,20 @@ def numbers_before(verdicts: Verdicts) -> Numbers:
     """For each verdict the least number that was surely not given yet when its page was judged.
 
     The pages of a partition are judged in their order, so that is the number of the next unique page there (a unique
-    page's own); `OPEN` where none follows.
+    page's own); `OPEN` where none follows. Not of one that has a smaller number than a page before it: a rebuild gives
+    that to a page that was named by a duplicate and had no verdict yet.
     """
     order = np.argsort(verdicts.record, kind="stable")
-    number = np.where(verdicts.unique, verdicts.seq, OPEN)[order]
+    unique, seq = verdicts.unique[order], verdicts.seq[order]
+    named = np.isin(seq, seq[~unique])
+    number = np.where(unique, seq, OPEN)
     partition = (verdicts.record >> OFFSET_BITS)[order]
     ends = np.flatnonzero(np.diff(partition, append=-1))
     found = np.full(len(order), OPEN)
     begin = 0
     for end in (ends + 1).tolist():
+        largest = np.maximum.accumulate(np.where(unique[begin:end], seq[begin:end], 0))
+        number[begin:end][named[begin:end] & (seq[begin:end] < largest)] = OPEN
         found[begin:end] = np.minimum.accumulate(number[begin:end][::-1])[::-1]
         begin = end
     before = np.empty_like(found)
