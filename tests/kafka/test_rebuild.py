@@ -409,6 +409,27 @@ def test_topics_from_which_something_was_deleted_are_not_taken_for_all(kafka_ser
         assert contents(existing_index(client, f"{name}-3")) == contents(existing_index(client, f"{name}-2"))
 
 
+def test_of_the_numbers_that_only_duplicates_name_the_last_ones_count(monkeypatch):
+    monkeypatch.setattr("worker.rebuilding.collected.UNDER_WAY", 10)
+
+    def named(seq):
+        verdict = told(entry(100 + seq, seq), Unique(seq)).verdict
+        match = Match(f"http://a/{seq}", None, 0, "near", False, None, seq)
+        return CommittedVerdict(msgspec.structs.replace(verdict, verdict="duplicate", seq=None, match=match), 1_000)
+
+    unique = [told(entry(n, n), Unique(n)) for n in range(1, 51) if n not in (3, 45, 49)]
+    with Sorted() as rows:
+        collected = CollectedVerdicts(PROFILE, [], rows)
+        for _ in collected.add_all([named(3), named(44), *unique, named(3), named(45), named(52), named(49)]):
+            assert len(collected._named) + len(collected._unique_of_late) <= 2 * (2 * 10 + 1)
+        assert list(collected.only_named()) == [45, 49, 52]
+        collected.archived = 45
+        assert list(collected.only_named()) == [49, 52]
+        for each in collected.only_named().values():
+            collected.add_unique(each, each.verdict.match.seq)
+        assert (list(collected.only_named()), collected.last_seq) == ([], 52)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_numbers_of_a_worker_that_was_killed_with_a_batch_under_way_are_no_lost_verdicts(
     kafka_server, redis_server, name, batch
@@ -445,3 +466,36 @@ def test_numbers_of_a_worker_that_was_killed_with_a_batch_under_way_are_no_lost_
     assert done.returncode == 0, done.stderr
     client = redis.Redis.from_url(redis_server.url)
     assert contents(existing_index(client, f"{name}-3")) == contents(existing_index(client, f"{name}-2"))
+
+
+def test_a_page_that_only_a_duplicate_names_keeps_its_number(kafka_server, name, tmp_path):
+    """Its worker was killed with it under way, and Redis has lost it: what is left of it is its record."""
+    with running_redis(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        settings = {"session_timeout": "10s"}
+        stream = Stream(name, kafka_server.bootstrap_servers, server.url, 2, settings=settings)
+        stream.create()
+        pages = texts(40, Random(12))
+        stream.send([json_page(n, text) for n, text in enumerate(pages)])
+        survivor = stream.worker()
+        with working(survivor):
+            stream.wait_for(40)
+            killed = stream.worker(stop_at="judged:1")
+            with working(killed):
+                killed.says("] is ours")
+                theirs = int(f"{stream.input_topic}[1] is ours" in killed.written())
+                survivor.says(f"partitions lost: {stream.input_topic}[{theirs}]")
+                news = [" ".join(f"new{n}x{word}" for word in range(90)) for n in range(3)]
+                with KafkaProducer(bootstrap_servers=stream.bootstrap_servers, linger_ms=60_000) as together:
+                    for key, value in (json_page(40 + n, news[n]) for n in range(3)):
+                        together.send(stream.input_topic, key=key, value=value, partition=theirs)
+                assert killed.wait()[0] == -signal.SIGKILL
+            stream.send([json_page(50, news[1]), json_page(51, news[2] + " and a word more")], partition=1 - theirs)
+            stream.wait_for(42)
+            assert survivor.stop()[0] == 0
+        named = {v["match"]["seq"] for v in stream.verdicts() if v["id"] in ("50", "51")}
+        client.flushall()
+        done = stream.command("rebuild")
+        assert "2 pages without a verdict are named by duplicates: 2 were found" in done.stderr, done.stderr
+        finish(stream, 45)
+        assert {v["seq"] for v in stream.verdicts() if v["id"] in ("41", "42")} == named
+        stream.check()

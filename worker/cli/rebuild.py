@@ -12,6 +12,7 @@ import click
 
 from simhash.index import Retention
 from simhash.index.redis.operators.filling import Store
+from simhash.signature.profiles import Profile
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
@@ -21,12 +22,14 @@ from worker.index.stores import archive_of, opened_store, spec_to_fill
 from worker.rebuilding.build import Needs, Target, archived_up_to, build
 from worker.rebuilding.collected import CollectedVerdicts, RebuildCounts, keep_versions
 from worker.rebuilding.order import Sorted
+from worker.rebuilding.under_way import found_again
 from worker.rebuilding.verdict_sources import Answered, Strays, in_file, in_topics, taken_down, whole_from_ms
 from worker.settings import Settings
 from worker.stream.kafka.topics import kept_too_shortly
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 NAMES = (
+    "input_topic",
     "verdict_topic",
     "dead_letter_topic",
     "takedown_topic",
@@ -75,7 +78,8 @@ def rebuild(
     begun with others, is refused: use another --index-name. So are, unless --partial is given, verdicts among which
     numbers are missing that neither max_age nor max_documents explains, or that are those of two indexes, a topic of
     takedowns whose begin is gone, and what stands among verdicts or takedowns and is none. Numbers that were never
-    told are not missing: a worker was killed with a batch under way, and its pages come again.
+    told are not missing: a worker was killed with a batch under way, and its pages come again. Where a duplicate names
+    one of these, it is looked for in the input topics, behind what is answered, and keeps its number.
 
     \b
       simhash-dedup rebuild --config dedup.toml --index-name dedup2
@@ -103,6 +107,8 @@ def rebuild(
 
         for counts in collected.add_all(answered(strays)):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
+        if not files and settings.base is None:
+            _name_again(settings, profile, collected)
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
             theirs = collected.other_profile
             raise SettingsError(
@@ -117,6 +123,21 @@ def rebuild(
         click.echo(line)
     if strays.count:
         click.echo(f"left out: {strays.count:,} records that are neither verdicts nor takedowns; {strays.first}")
+
+
+def _name_again(settings: Settings, profile: Profile, collected: CollectedVerdicts) -> None:
+    """Give pages that have no verdict yet the numbers by which duplicates name them."""
+    named = collected.only_named()
+    if not named:
+        return
+    found = list(found_again(settings, profile, named, collected.marks))
+    for told in found:
+        collected.add_unique(told, told.verdict.seq or 0)
+    click.echo(
+        f"{len(named):,} pages without a verdict are named by duplicates: {len(found):,} were found in the input, and "
+        "keep their numbers",
+        err=True,
+    )
 
 
 def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:

@@ -34,6 +34,8 @@ from worker.records.passing import runs
 from worker.records.verdict import Verdict
 
 OBSERVATION_DIGITS = 2 * STORED_BYTES
+UNDER_WAY = 50_000
+"""More numbers than pages are under way at a time: three batches of each worker."""
 
 
 @dataclass
@@ -78,6 +80,8 @@ class CollectedVerdicts:
     taken_down: list[RecordRow] = field(default_factory=list)
     _first_answered: dict[Partition, int] = field(default_factory=dict)
     _numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _named: dict[int, CommittedVerdict] = field(default_factory=dict)
+    _unique_of_late: set[int] = field(default_factory=set)
     _gone: dict[str, tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,11 +109,31 @@ class CollectedVerdicts:
             self.counts.other_profile += 1
             self.other_profile = verdict.profile
         elif verdict.seq is not None:
-            self.last_seq = max(self.last_seq, verdict.seq)
-            least, most = self._numbers.get(verdict.source.topic, (verdict.seq, verdict.seq))
-            self._numbers[verdict.source.topic] = min(least, verdict.seq), max(most, verdict.seq)
-            row = _row(verdict, verdict.seq, told.written_ms)
-            self.unique.add(row)
+            self.add_unique(told, verdict.seq)
+        elif verdict.match is not None and verdict.match.seq > self.last_seq - UNDER_WAY:
+            self._named[verdict.match.seq] = told
+        if max(len(self._named), len(self._unique_of_late)) > 2 * UNDER_WAY:
+            self._forget_earlier()
+
+    def add_unique(self, told: CommittedVerdict, seq: int) -> None:
+        """Take a unique page in; nothing is said of its place in the input."""
+        verdict = told.verdict
+        self.last_seq = max(self.last_seq, seq)
+        least, most = self._numbers.get(verdict.source.topic, (seq, seq))
+        self._numbers[verdict.source.topic] = min(least, seq), max(most, seq)
+        self.unique.add(_row(verdict, seq, told.written_ms))
+        self._unique_of_late.add(seq)
+
+    def only_named(self) -> dict[int, CommittedVerdict]:
+        """Numbers that no unique page has, of the last ones, and a duplicate that names each as its match."""
+        self._forget_earlier()
+        lacking = self._named.keys() - self._unique_of_late
+        return {seq: self._named[seq] for seq in sorted(lacking) if seq > self.archived}
+
+    def _forget_earlier(self) -> None:
+        earliest = self.last_seq - UNDER_WAY
+        self._named = {seq: told for seq, told in self._named.items() if seq > earliest}
+        self._unique_of_late = {seq for seq in self._unique_of_late if seq > earliest}
 
     def _answered(self, partition: Partition, offset: int) -> None:
         if not partition.topic.startswith("file:"):  # a file has no committed offsets
