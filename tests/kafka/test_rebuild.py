@@ -495,7 +495,7 @@ def test_a_page_that_only_a_duplicate_names_keeps_its_number(kafka_server, name,
         named = {v["match"]["seq"] for v in stream.verdicts() if v["id"] in ("50", "51")}
         client.flushall()
         done = stream.command("rebuild")
-        assert "2 pages without a verdict are named by duplicates: 2 were found" in done.stderr, done.stderr
+        assert "2 pages without a verdict are named by duplicates: 2 were found" in done.stdout, done.stderr
         finish(stream, 45)
         assert {v["seq"] for v in stream.verdicts() if v["id"] in ("41", "42")} == named
         stream.check()

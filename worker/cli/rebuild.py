@@ -108,7 +108,7 @@ def rebuild(
         for counts in collected.add_all(answered(strays)):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
         if not files and settings.base is None:
-            _name_again(settings, profile, collected)
+            _keep_numbers(settings, profile, collected)
         if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
             theirs = collected.other_profile
             raise SettingsError(
@@ -125,19 +125,13 @@ def rebuild(
         click.echo(f"left out: {strays.count:,} records that are neither verdicts nor takedowns; {strays.first}")
 
 
-def _name_again(settings: Settings, profile: Profile, collected: CollectedVerdicts) -> None:
-    """Give pages that have no verdict yet the numbers by which duplicates name them."""
-    named = collected.only_named()
-    if not named:
-        return
-    found = list(found_again(settings, profile, named, collected.marks))
-    for told in found:
-        collected.add_unique(told, told.verdict.seq or 0)
-    click.echo(
-        f"{len(named):,} pages without a verdict are named by duplicates: {len(found):,} were found in the input, and "
-        "keep their numbers",
-        err=True,
-    )
+def _keep_numbers(settings: Settings, profile: Profile, collected: CollectedVerdicts) -> None:
+    """Pages that have no verdict keep the numbers by which duplicates name them."""
+    if named := collected.only_named():
+        collected.counts.only_named = len(named)
+        for seq, told in found_again(settings, profile, named, collected.marks):
+            collected.add_unique(told, seq)
+            collected.counts.found_again += 1
 
 
 def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:
@@ -162,6 +156,11 @@ def _summary(counts: RebuildCounts, collected: CollectedVerdicts, stored: int) -
         yield f"left out: {len(collected.taken_down):,} pages that were taken down"
     if counts.other_profile:
         yield f"left out: {counts.other_profile:,} verdicts of other profiles than {collected.profile}"
+    if counts.only_named:
+        yield (
+            f"{counts.only_named:,} pages without a verdict are named by duplicates: {counts.found_again:,} were found "
+            "in the input, and keep their numbers"
+        )
     if counts.renumbered:
         yield f"{counts.renumbered:,} pages have new numbers: theirs had been given before (Redis had lost the first)"
     for partition, mark in sorted(collected.marks.items()):

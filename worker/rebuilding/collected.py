@@ -46,12 +46,15 @@ class RebuildCounts:
         verdicts, dead_letters: all of them.
         other_profile: verdicts that are of no use, because another profile made their fingerprints.
         renumbered: pages whose number another one had before.
+        only_named: pages that a duplicate names and no verdict tells of; found_again: those of them that the input has.
     """
 
     verdicts: int = 0
     dead_letters: int = 0
     other_profile: int = 0
     renumbered: int = 0
+    only_named: int = 0
+    found_again: int = 0
 
 
 @dataclass

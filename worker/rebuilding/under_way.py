@@ -31,8 +31,8 @@ MOST_RECORDS = 200_000
 
 def found_again(
     settings: Settings, profile: Profile, named: Mapping[int, CommittedVerdict], marks: Mapping[Partition, int]
-) -> Iterator[CommittedVerdict]:
-    """The unique verdicts that these pages would have got; without those of pages that are not in the input any more.
+) -> Iterator[tuple[int, CommittedVerdict]]:
+    """Their numbers, and the unique verdicts that they would have got; without pages that the input has no more.
 
     Args:
         named: by the number of its match, a duplicate.
@@ -45,7 +45,7 @@ def found_again(
     for page in _behind_marks(settings, profile, marks):
         seq = next((seq for seq, told in missing.items() if _is_match(page, told.verdict)), None)
         if seq is not None:
-            yield CommittedVerdict(verdict_of(page, Unique(seq), profile), missing.pop(seq).written_ms)
+            yield seq, CommittedVerdict(verdict_of(page, Unique(seq), profile), missing.pop(seq).written_ms)
         if not missing:
             return
 
