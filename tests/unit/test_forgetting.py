@@ -30,14 +30,25 @@ def verdicts(count, seed):
     )
 
 
+@pytest.mark.parametrize("named", [0, 0.2])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_number_before_a_page_is_that_of_the_next_unique_one_of_its_partition(seed):
+def test_the_number_before_a_page_is_that_of_the_next_unique_one_of_its_partition(seed, named):
+    """Unless a duplicate names that one, and a page before it has a larger number."""
     told = verdicts(200, seed)
+    duplicates = np.flatnonzero(~told.unique)[: int(200 * named)]
+    told.seq[duplicates] = told.seq[told.unique][: len(duplicates)]
     found = numbers_before(told)
+    unique = [(told.record[row] >> OFFSET_BITS, told.record[row], told.seq[row]) for row in np.flatnonzero(told.unique)]
+
+    def passed_over(partition, place, seq):
+        larger = any(p == partition and at < place and other > seq for p, at, other in unique)
+        return larger and seq in told.seq[duplicates]
+
+    passed = [each for each in unique if passed_over(*each)]
+    assert bool(passed) == bool(named)
     for row, record in enumerate(told.record):
-        behind = (other for other in range(200) if told.unique[other] and told.record[other] >= record)
-        same = [other for other in behind if told.record[other] >> OFFSET_BITS == record >> OFFSET_BITS]
-        assert found[row] == min((told.seq[other] for other in same), default=OPEN)
+        behind = (each for each in unique if each[:2] >= (record >> OFFSET_BITS, record) and each not in passed)
+        assert found[row] == min((seq for p, _, seq in behind if p == record >> OFFSET_BITS), default=OPEN)
 
 
 @pytest.mark.parametrize("most", [None, 1, 50])

@@ -157,10 +157,10 @@ def check_numbers(verdicts: Verdicts, findings: Findings) -> None:
 
 
 def check_order(verdicts: Verdicts, before: Numbers, findings: Findings) -> None:
-    """The unique pages of a partition have rising numbers.
+    """The unique pages of a partition have rising numbers, but for those that a duplicate named before.
 
     Args:
-        before: of each verdict the least number in its partition from there on (see `forgetting.numbers_before`).
+        before: of each verdict the least such number in its partition from there on (`forgetting.numbers_before`).
     """
 
     def tell(row: int) -> tuple[object, str]:
