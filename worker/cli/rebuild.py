@@ -12,7 +12,6 @@ import click
 
 from simhash.index import Retention
 from simhash.index.redis.operators.filling import Store
-from simhash.signature.profiles import Profile
 from worker.cli.operating.telling import saying_what_is_next, teller
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import SettingsError
@@ -107,13 +106,13 @@ def rebuild(
 
         for counts in collected.add_all(answered(strays)):
             tell(f"reading: {counts.verdicts:,} verdicts, {counts.dead_letters:,} dead letters")
-        if not files and settings.base is None:
-            _keep_numbers(settings, profile, collected)
-        if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
-            theirs = collected.other_profile
-            raise SettingsError(
-                f"profile: no verdict is of {collected.profile}, the last is of {theirs}: --profile {theirs}"
-            )
+        _refuse_other_profile(collected)
+        if not files and settings.base is None and (named := collected.only_named()):
+            tell(f"reading: the input, for {len(named):,} pages that have no verdict and are named by duplicates")
+            collected.counts.only_named = len(named)
+            for seq, told in found_again(settings, profile, named, collected.marks):
+                collected.add_unique(told, seq)
+                collected.counts.found_again += 1
         needs = None if of_a_part else _needed(settings, files)
         again = versions if settings.previous else None
         target = Target(partial(opened_store, settings), spec, kept, _source(settings, files), archive, again, needs)
@@ -125,13 +124,12 @@ def rebuild(
         click.echo(f"left out: {strays.count:,} records that are neither verdicts nor takedowns; {strays.first}")
 
 
-def _keep_numbers(settings: Settings, profile: Profile, collected: CollectedVerdicts) -> None:
-    """Pages that have no verdict keep the numbers by which duplicates name them."""
-    if named := collected.only_named():
-        collected.counts.only_named = len(named)
-        for seq, told in found_again(settings, profile, named, collected.marks):
-            collected.add_unique(told, seq)
-            collected.counts.found_again += 1
+def _refuse_other_profile(collected: CollectedVerdicts) -> None:
+    if collected.counts.verdicts and collected.counts.verdicts == collected.counts.other_profile:
+        theirs = collected.other_profile
+        raise SettingsError(
+            f"profile: no verdict is of {collected.profile}, the last is of {theirs}: --profile {theirs}"
+        )
 
 
 def _needed(settings: Settings, files: tuple[Path, ...]) -> Needs:
