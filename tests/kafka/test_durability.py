@@ -29,6 +29,11 @@ def streaming(kafka_server, name, url, **settings):
     return made
 
 
+def numbers(stream):
+    """Of the unique pages."""
+    return [verdict["seq"] for verdict in stream.verdicts() if verdict["verdict"] == "unique"]
+
+
 def replicas_in_step(server, count):
     info = redis.Redis.from_url(server.url).info("replication")
     return [info[f"slave{n}"]["state"] for n in range(info["connected_slaves"])] == ["online"] * count
@@ -145,6 +150,7 @@ def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_star
     worker = stream.worker()
     with working(worker):
         stream.wait_for(32)
+        kept = max(numbers(stream))
         data = primary.directory / "redis-data"
         shutil.copytree(data, tmp_path / "copy")
         filled(stream, 32, first=32)
@@ -161,7 +167,10 @@ def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_star
     assert len(stream.verdicts()) == 64
     accepted = stream.command("index", "accept", "--execute")
     assert accepted.returncode == 0, accepted.stderr
+    assert f"; {max(numbers(stream)) - kept} numbers were given and are missing" in accepted.stdout
     third = stream.worker()
     with working(third):
         stream.wait_for(96)
         assert third.stop()[0] == 0
+    assert len(numbers(stream)) == len(set(numbers(stream))), "none is given twice"
+    assert stream.command("index", "check").returncode == 0

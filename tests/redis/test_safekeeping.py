@@ -12,6 +12,7 @@ from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.operations import Operations
 from simhash.relation.tables import design
 from tests.pages import crowd, entry, relation
 from tests.servers import KEEPS_ALL, running_redis, running_replica
@@ -248,6 +249,37 @@ def test_a_flushed_index_is_noticed_by_who_runs_and_by_who_starts(server):
         index.present([watermark])
     made_again.accept()
     made_again.present([watermark])
+
+
+@pytest.mark.parametrize("kept", [0, 20])
+def test_an_index_that_is_accepted_without_what_it_lost_gives_no_number_again(server, tmp_path, kept):
+    """Whether it lost its end or everything: of two pages under one number nobody could say which one is meant."""
+    index = opened(server)
+    judged(index, 0, kept)
+    copied(server, tmp_path / "copy")
+    told = judged(index, 100)
+    last = max(each.seq for each in told if isinstance(each, Unique))
+    restored(server, tmp_path / "copy")
+    operations = Operations(opened(server))
+    had = operations.moment().seq
+    assert (had > 0) == (kept > 0)
+    assert operations.accept([index.watermark(), "what another tool wrote"]) == last - had
+    assert operations.accept([index.watermark()]) == 0
+    again = opened(server)
+    again.present([index.watermark()])
+    assert min(each.seq for each in judged(again, 200) if isinstance(each, Unique)) == last + 1
+    assert operations.check(lambda _: None).violations == []
+
+
+def test_a_watermark_says_too_what_was_told_before_its_server_came(server):
+    """Or nobody could tell from the last commits which numbers are out."""
+    index = opened(server)
+    judged(index, 0)
+    told = watermark_in(index.watermark()).seq
+    server.restart()
+    for other in (index, opened(server)):
+        other.present([index.watermark()])
+        assert watermark_in(other.watermark()).seq == told
 
 
 def test_a_watermark_of_another_index_stops_only_who_presents_it(server):

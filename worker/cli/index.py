@@ -13,6 +13,7 @@ import msgspec
 
 from simhash.index import Neighbour, Partition
 from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.operators.operations import Operations
 from simhash.signature.minhash import BAND_BITS
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import BrokerError
@@ -20,7 +21,7 @@ from worker.index.stores import found_index
 from worker.index.whole import Whole, found_whole
 from worker.records.verdict import hexadecimal
 from worker.settings import Settings
-from worker.stream.kafka.groups import reach_of, refuse_live_group, set_offsets
+from worker.stream.kafka.groups import attested, reach_of, refuse_live_group, set_offsets
 
 _ONLY = "only pages that were called unique are stored (the verdict of a duplicate names the page that it is one of)"
 
@@ -185,8 +186,9 @@ def accept(execute: bool, config: Path | None, **flags: Any) -> None:
 
     Workers stop when Redis was restarted, restored or failed over and pages are missing whose verdicts are out;
     `simhash-dedup rebuild` brings them back. This says instead that they may be missing, as when an index was emptied
-    on purpose: pages like them will be unique a second time. Stop all workers first: while the group has members it is
-    refused. Without --execute it only shows what it would do.
+    on purpose: pages like them will be unique a second time. The numbers that the group's commits name are not given
+    again. Stop all workers first: while the group has members it is refused. Without --execute it only shows what it
+    would do.
 
     \b
       simhash-dedup index accept --index-name dedup             # show
@@ -194,10 +196,11 @@ def accept(execute: bool, config: Path | None, **flags: Any) -> None:
     """
     settings = settings_of(config, flags)
     found = found_index(settings)
+    lost = ""
     if execute:
         refuse_live_group(settings)
-        found.accept()
-    click.echo(f"{'accepted' if execute else 'would accept'}: {found.documents():,} pages, as they are")
+        lost = f"; {Operations(found).accept(attested(settings)):,} numbers were given and are missing"
+    click.echo(f"{'accepted' if execute else 'would accept'}: {found.documents():,} pages, as they are{lost}")
     _say_how(execute)
 
 

@@ -43,7 +43,7 @@ class Durability:
 
 
 class Watermark(NamedTuple):
-    """The largest number that was told under an epoch."""
+    """The largest number that was told under an epoch, or is known to have been told before it."""
 
     epoch: str
     seq: int
@@ -95,7 +95,7 @@ class Safekeeping:
             epoch, seq, _ = self._hold(held)
         self._note_change(left or _server_of(self._epoch), _server_of(epoch), seq, HELD if held else NOT_HELD)
         if epoch != self._epoch:
-            self._epoch, self._seq = epoch, 0
+            self._epoch, self._seq = epoch, min(seq, max((each.seq for each in held), default=0))
         return self._epoch
 
     def _hold(self, watermarks: Iterable[Watermark]) -> tuple[str, int, str]:

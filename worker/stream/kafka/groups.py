@@ -15,6 +15,8 @@ from worker.settings import Settings
 from worker.stream.kafka.connect import admin_client, translated
 from worker.stream.kafka.topics import existing
 
+TOPIC = " topic "
+"""Beside a commit, between the index's watermark and the topic's id with the offset."""
 _LATER = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError, errors.NotCoordinatorError)
 """Of brokers that have just begun, above all at their first group."""
 
@@ -72,8 +74,8 @@ def reach_of(settings: Settings, topic: str) -> dict[int, Reach]:
     return {tp.partition: Reach(begins[tp].offset, ends[tp].offset, found.get(tp.partition)) for tp in partitions}
 
 
-def kept_beside_offsets(settings: Settings, topic: str) -> list[str]:
-    """What stands beside the group's committed offsets of a topic, of all partitions that have one.
+def attested(settings: Settings) -> list[str]:
+    """The watermarks beside the group's last commits of the input topic: of every partition, whoever has it, or nobody.
 
     Raises:
         BrokerError: the user may not know.
@@ -81,7 +83,8 @@ def kept_beside_offsets(settings: Settings, topic: str) -> list[str]:
     """
     with _asking(settings) as admin:
         kept = admin.list_group_offsets([settings.group_id])[settings.group_id]
-    return [committed.metadata or "" for tp, committed in kept.items() if tp.topic == topic]
+    beside = (committed.metadata or "" for tp, committed in kept.items() if tp.topic == settings.input_topic)
+    return list({each.partition(TOPIC)[0] for each in beside})
 
 
 def set_offsets(settings: Settings, topic: str, offsets: Mapping[int, int]) -> bool:

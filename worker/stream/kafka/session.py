@@ -33,7 +33,7 @@ from worker.records.page import largest_record
 from worker.records.passing import Outgoing, Received
 from worker.settings import Settings
 from worker.stream.kafka.connect import UNREACHABLE, client_options, go_to, positions, translated
-from worker.stream.kafka.groups import kept_beside_offsets
+from worker.stream.kafka.groups import TOPIC, attested
 from worker.stream.kafka.member import Member
 from worker.stream.kafka.topics import largest_messages
 from worker.stream.kafka.transactions import Transactions
@@ -64,8 +64,6 @@ REDIS_TRIES = 3
 NO_EPOCH = -1
 """Nobody knows the leader epoch of a record: nobody can ask whether it is still there."""
 NOWHERE = OffsetAndMetadata(0, "", NO_EPOCH)
-_TOPIC = " topic "
-"""Beside a commit, between the index's watermark and the topic's id with the offset."""
 _FROM_THE_BEGINNING = (
     "To read it from its beginning: stop all workers of the group, announce it (simhash-dedup index rewind), set the "
     "group's offsets, and start again"
@@ -169,7 +167,7 @@ class Session:
             self._check_topic(self._member.topic_id())
             following: dict[TopicPartition, OffsetAndMetadata] = {}
             for partition, offset in offsets.items():
-                tp, beside = TopicPartition(*partition), f"{watermark}{_TOPIC}{self._topic} {offset}"
+                tp, beside = TopicPartition(*partition), f"{watermark}{TOPIC}{self._topic} {offset}"
                 following[tp] = OffsetAndMetadata(offset, beside, now.get(tp, NOWHERE).leader_epoch)
             self._transactions.commit(self._placed(outgoing), following, self._member.membership, on_step)
             self._answered |= {tp: committed.offset for tp, committed in following.items()}
@@ -200,9 +198,8 @@ class Session:
         return begun
 
     def attested(self) -> list[str]:
-        """The watermarks beside the group's last commits: of every partition, whoever has it, or nobody."""
-        beside = kept_beside_offsets(self._settings, self._settings.input_topic)
-        return list({each.partition(_TOPIC)[0] for each in beside})
+        """See `worker.stream.kafka.groups.attested`."""
+        return attested(self._settings)
 
     def behind(self, asking: bool) -> dict[Partition, int]:
         """How many offsets lie between the last poll and the end of each owned partition, as far as known.
@@ -305,7 +302,7 @@ class Session:
         if committed is not None:
             position = answered = committed.offset
             epoch = NO_EPOCH if committed.leader_epoch is None else committed.leader_epoch
-            watermark, _, beside = (committed.metadata or "").partition(_TOPIC)
+            watermark, _, beside = (committed.metadata or "").partition(TOPIC)
             topic, _, at = beside.partition(" ")
             if at == str(position):
                 self._check_topic(topic)

@@ -192,6 +192,18 @@ class Loader:
         self._waiting = []
 
 
+def passed_over(inside: Inside, seq: int) -> int:
+    """The index gives no number up to this one any more; how many of them it had not given."""
+    store = Store(inside)
+    if seq <= store.stored:
+        return 0
+    if store.stored:
+        Loader(store).skip_to(seq + 1)
+    else:
+        store.give_out(seq)
+    return seq - store.stored
+
+
 def record_row(layout: Layout, fingerprint: int | None, record: Record) -> RecordRow:
     """A record as a row."""
     return RecordRow(

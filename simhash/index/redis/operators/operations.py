@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
 from simhash.index.interface import Partition
+from simhash.index.redis.epochs import watermark_in
 from simhash.index.redis.faults import translated
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.check_findings import CheckFindings
+from simhash.index.redis.operators.filling import passed_over
 from simhash.index.redis.operators.kept_versions import Kept, all_versions, bits_there
 from simhash.index.redis.operators.statistics import Statistics, statistics
 from simhash.index.redis.operators.takedowns import Found, take_down, under
@@ -87,6 +89,14 @@ class Operations:
         """
         with translated():
             return check(self._inside, on_progress)
+
+    def accept(self, watermarks: Iterable[str]) -> int:
+        """The index is right as it is, though it may lack pages that were committed with these watermarks. It gives no
+        number of theirs to another page; how many it has lost."""
+        self._index.accept()
+        told = max((each.seq for each in map(watermark_in, watermarks) if each), default=0)
+        with translated():
+            return passed_over(self._inside, told)
 
     def statistics(self, sample: int | None, random: Random) -> Statistics:
         """What the index is like, from `sample` buckets of each table, band and so on (None: all, if they are few)."""
