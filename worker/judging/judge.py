@@ -191,6 +191,7 @@ def verdict_of(
     """What goes out of a page, whoever decided."""
     signature = page.signature
     match = match_of(page, decision, profile) if isinstance(decision, Duplicate) else None
+    better = _is_better(page, match)
     return Verdict(
         url=page.url,
         id=page.id,
@@ -205,7 +206,7 @@ def verdict_of(
         fetched_at=page.fetched_at,
         observation=page.observation.hex(),
         source=SourceFields(*page.source),
-        better=_is_better(page, match),
+        better=better,
         canonical=page.hints.canonical,
         language=page.hints.language,
         robots=page.hints.robots,

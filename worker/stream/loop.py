@@ -40,7 +40,7 @@ from worker.judging.heap import give_memory_back
 from worker.judging.judge import Judged, Prepared, Rejected, judge, rejected
 from worker.records.dead_letter import dead_letter
 from worker.records.page import observed
-from worker.records.passing import Outgoing, Received, Source, record_size, runs, size_of
+from worker.records.passing import Outgoing, RawRecord, Received, Source, record_size, runs, size_of
 from worker.records.verdict import encode
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
@@ -245,7 +245,8 @@ class Loop:
         items = [Item(received, self._outbox.fitting(received, outcome)) for received, outcome in outcomes]
         judged = self._with_index(lambda: self._judge(items, batch.tenures))
         self._parts.on_step("judged")
-        self._await_replicas()
+        if self._settings.wait_replicas:
+            self._await_replicas()
         self._await_group()
         self._commit(self._partitions.owned(items, batch.tenures), judged)
         self._under_way.popleft()
@@ -255,7 +256,8 @@ class Loop:
         # Partitions that came while we waited for the index count: what their last worker left in it is ours to end.
         self._check_positions()
         owned = self._partitions.owned(items, tenures)
-        self._check_refused(owned)
+        if refused := [(each.record, outcome) for each, outcome in owned if isinstance(outcome, Rejected)]:
+            self._check_refused(refused)
         pages = [each.outcome for each in owned if isinstance(each.outcome, Prepared)]
         with self._parts.metrics.stages["index"].time():
             judged = judge(
@@ -310,7 +312,7 @@ class Loop:
 
     # Checks ------------------------------------------------------------------------------------------------------
 
-    def _check_refused(self, items: Sequence[Item]) -> None:
+    def _check_refused(self, refused: Sequence[tuple[RawRecord, Rejected]]) -> None:
         """A page that is refused only now, but is in the index from before, must not become a dead letter.
 
         What came by chance may not come again; with a new session the limits of the topics are read again too.
@@ -318,19 +320,13 @@ class Loop:
         Raises:
             SettingsError: it is refused for what it is; so other settings judged it, or another version.
         """
-        refused = {
-            Position(Partition(*each.record.source[:2]), each.record.source.offset): (each.record, outcome)
-            for each, outcome in items
-            if isinstance(outcome, Rejected)
-        }
-        if not refused:
-            return
-        for record, outcome in refused.values():
+        for record, outcome in refused:
             # What ends this worker may have ended the page's child too.
             if outcome.by_chance and self._stopping.is_set():
                 raise BatchAborted(f"{record.source} {outcome.message}, while this worker was ending")
-        for position in self._parts.index.journalled({at: observed(record) for at, (record, _) in refused.items()}):
-            record, outcome = refused[position]
+        of_place = {Position(Partition(*r.source[:2]), r.source.offset): (r, outcome) for r, outcome in refused}
+        for position in self._parts.index.journalled({at: observed(record) for at, (record, _) in of_place.items()}):
+            record, outcome = of_place[position]
             said = f"{record.source} was judged before, but now: {outcome.message}"
             if outcome.by_chance:
                 raise SessionLost(f"{said}; it is read again")

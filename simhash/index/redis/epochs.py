@@ -127,8 +127,6 @@ class Safekeeping:
             IndexUnreplicated: they have not, or it cannot be known.
         """
         wanted, wait_ms = self._durability.replicas, self._durability.wait_ms
-        if not wanted:
-            return
         found = self.client.wait(wanted, wait_ms)
         if self._connects != self._connects_before:
             raise IndexUnreplicated(
