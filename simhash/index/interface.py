@@ -355,6 +355,13 @@ class Index(Protocol):
             IndexMisconfigured: its server, which may be another one now, would lose keys.
         """
 
+    def unchanged(self) -> None:
+        """Make sure that the server is still the one that the last `check_and_insert` was answered by.
+
+        Raises:
+            IndexServerChanged: it is not; another may lack what was stored.
+        """
+
     def replicated(self) -> None:
         """Wait until what the last `check_and_insert` stored is where it must be before verdicts count.
 

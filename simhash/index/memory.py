@@ -144,6 +144,9 @@ class MemoryIndex(TextIndex):
     def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """It gave none."""
 
+    def unchanged(self) -> None:
+        """What forgets is gone."""
+
     def replicated(self) -> None:
         """There is but one of it."""
 

@@ -1,6 +1,7 @@
 """The stream with replicas, failovers and old copies of Redis: real ones."""
 
 import shutil
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -9,7 +10,14 @@ import redis
 from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
 from tests.servers import KEEPS_ALL, running_redis, running_replica, running_sentinel
 from tests.stream import Stream, json_page, texts, until, working
+from worker.index.configured import configured_profile
 from worker.index.sentinel import sentinel_client
+from worker.index.stores import connected_index
+from worker.judging.fingerprinters import recipe
+from worker.judging.judge import judge, prepare
+from worker.records.passing import Outgoing
+from worker.records.verdict import encode
+from worker.stream.kafka import Session
 
 
 @pytest.fixture
@@ -140,6 +148,39 @@ def test_nothing_is_judged_on_an_older_copy_though_only_a_dead_worker_could_tell
         stream.wait_for(34, unless=lambda: survivor.process.poll() is not None)
         assert "simhash-dedup rebuild" in survivor.refusal(5)
     assert len(stream.verdicts()) == 33
+
+
+def test_what_another_worker_is_just_committing_is_not_judged_on_an_older_copy(kafka_server, name, tmp_path, primary):
+    """It has made sure of its index, Redis is restored, and it commits, and never comes back to tell."""
+    stream = Stream(name, kafka_server.bootstrap_servers, primary.url, 2, settings={"transaction_timeout": "60s"})
+    stream.create()
+    settings, profile = stream.loaded(), configured_profile(stream.loaded())
+    index, session = connected_index(settings, profile), Session(settings, f"{name}-other")
+    with closing(session):
+        until(lambda: session.poll(0.2, 1).gained, "an assignment")
+        worker = stream.worker()
+        with working(worker):
+            (theirs,) = until(lambda: session.poll(0.2, 1).lost, "a partition for each")
+            until(lambda: session.poll(0.2, 1) and "] is ours" in worker.written(), "the worker has it")
+            copied = shutil.copytree(primary.directory / "redis-data", tmp_path / "copy")
+            stream.send([json_page(0, "a page that Redis loses " * 9)], partition=1 - theirs.number)
+            (received,) = until(lambda: session.poll(0.2, 1).received, "the page")
+            ours = theirs._replace(number=1 - theirs.number)
+            (judged,) = judge([prepare(received.record, recipe(settings, profile))], index, profile, {ours: 0})
+
+            def last_look():
+                index.unchanged()
+                primary.kill()
+                shutil.rmtree(primary.directory / "redis-data")
+                shutil.copytree(copied, primary.directory / "redis-data")
+                stream.send([json_page(1, "a page that Redis loses " * 9)], partition=theirs.number)
+                primary.start()
+                worker.says("a transaction is open over 1 partitions")
+
+            out = [Outgoing(stream.verdict_topic, b"key", encode(judged.verdict), [], None)]
+            session.send(out, {ours: 1}, lambda step: None, index.watermark(), last_look)
+            assert "simhash-dedup rebuild" in worker.refusal(5)
+    assert [verdict["verdict"] for verdict in stream.verdicts()] == ["unique"]
 
 
 def test_an_older_copy_of_redis_stops_the_worker_that_runs_and_the_one_that_starts(

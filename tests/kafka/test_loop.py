@@ -1,6 +1,7 @@
 """The loop, step by step, on a real broker: what the guarantees need beyond kills (test_exactly_once.py)."""
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,12 +13,12 @@ from kafka.admin import ConfigResource, MemberToRemove
 from prometheus_client import CollectorRegistry
 
 from benchmarks.walk import Here
-from simhash.errors import IndexLost, IndexUnreachable
+from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
 from simhash.signature.profiles import profile
-from tests.servers import running_redis
+from tests.servers import KEEPS_ALL, running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.errors import BrokerError, BrokerUnreachable, SettingsError
 from worker.index.stores import connected_index
@@ -436,6 +437,56 @@ def test_the_lag_grows_while_the_index_does_not_answer(kafka_server, redis_serve
     said = [line for line in caplog.messages if "waiting for the index" in line]
     assert said, "an operator is told"
     assert len(said) == len(set(said)), "once"
+
+
+class Moved(Attesting):
+    """Is on another server when the first batch is about to be committed."""
+
+    looks = 0
+
+    def unchanged(self):
+        self.looks += 1
+        if self.looks == 1:
+            raise IndexServerChanged("another server")
+
+
+def test_a_batch_is_not_committed_when_its_index_is_on_another_server_by_then(stream, index):
+    moved, steps = Moved(index.spec), []
+    stream.send([json_page(n, text) for n, text in enumerate(texts(20, Random(5)))])
+    run(stream, moved, 20, on_step=steps.append)
+    assert moved.looks == steps.count("offsets") == steps.count("committed") + 1
+    assert set(stream.answers().values()) == {1}
+
+
+def test_a_batch_is_judged_again_when_its_index_was_restored_before_it_is_committed(kafka_server, name, tmp_path):
+    """Else verdicts are out of pages that the index lacks, and other workers may have judged without them."""
+    prepared = []
+    # The server ends with the thread that started it: not the loop's.
+    with running_redis(tmp_path / "redis", KEEPS_ALL) as server, ThreadPoolExecutor() as pool:
+        stream = Stream(name, kafka_server.bootstrap_servers, server.url, settings={"batch_pages": "20"})
+        stream.create()
+        data, copy = server.directory / "redis-data", tmp_path / "copy"
+
+        def restore():
+            server.kill()
+            shutil.rmtree(data)
+            shutil.copytree(copy, data)
+            server.start()
+
+        def restore_once(step):
+            prepared.extend([step] if step == "prepared" else [])
+            if step == "prepared" and len(prepared) == 2:
+                shutil.copytree(data, copy)
+            if step == "offsets" and len(prepared) == 2:
+                pool.submit(restore).result()
+
+        stream.send([json_page(n, text) for n, text in enumerate(texts(60, Random(5)))])
+        index = connected_index(stream.loaded(), DEFAULT)
+        run(stream, index, 60, on_step=restore_once)
+        stored = {record.seq for _, record in index.scan()}
+    assert len(prepared) > 3, "20 pages at a time, and some once more"
+    assert stored == {verdict["seq"] for verdict in stream.verdicts() if verdict["verdict"] == "unique"}
+    assert set(stream.answers().values()) == {1}
 
 
 class Frozen(MemoryIndex):

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import kafka.errors as errors
 import pytest
@@ -30,6 +30,7 @@ from worker.records.passing import Outgoing, Unread, size_of
 from worker.settings import load
 from worker.stream.kafka import Session, Slot, connect, largest_messages
 from worker.stream.kafka.connect import translated
+from worker.stream.kafka.groups import attested
 from worker.stream.kafka.replay import replayed
 from worker.stream.kafka.unpacking import be_tolerant
 
@@ -197,6 +198,33 @@ def commit_one(session, watermark=""):
     """Answer the first record."""
     out = [Outgoing(session._settings.verdict_topic, b"key", b"{}", [], 0)]
     session.send(out, {Partition(session._settings.input_topic, 0): 1}, lambda step: None, watermark)
+
+
+def test_what_a_group_attests_is_known_when_no_transaction_is_open_over_its_offsets(three_records):
+    """Who asks whether an index lacks what is committed must not miss what is just being committed."""
+    stream, session_of_group = three_records
+    refused = []
+
+    def ask(step):
+        if step == "offsets":
+            with pytest.raises(BrokerUnreachable, match=f"a transaction is open over 1 partitions of topic {name}"):
+                attested(stream.loaded())
+            refused.append(step)
+
+    name = stream.input_topic
+    with session_of_group() as session:
+        gained_by(session)
+        assert session.attested() == [""]
+        for offset in (1, 2):
+            out = [Outgoing(stream.verdict_topic, b"key", b"{}", [], 0)]
+            session.send(out, {Partition(name, 0): offset}, ask, f"up to {offset}")
+            assert until(lambda: known(session), "the end of the transaction") == [f"up to {offset}"]
+    assert len(refused) == 2
+
+
+def known(session):
+    with suppress(BrokerUnreachable):
+        return session.attested()
 
 
 def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_before_and_behind_its_commit(

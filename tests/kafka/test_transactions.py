@@ -137,6 +137,19 @@ def test_offsets_of_a_member_that_was_thrown_out_are_never_committed(stream):
         assert seen(stream) == (["1 up to 1"], [None, 1])
 
 
+def test_what_the_last_look_forbids_is_not_committed_nor_by_the_next_transaction(stream):
+    def look():
+        raise BatchAborted("another server")
+
+    with session_of(stream) as session:
+        out = [Outgoing(stream.verdict_topic, b"key", b"forbidden", [], 0)]
+        with pytest.raises(BatchAborted, match="another server"):
+            session.send(out, {Partition(stream.input_topic, 0): 2}, lambda step: None, last_look=look)
+        assert seen(stream) == ([], [None, None])
+        answer(session, stream, 1, 1)
+        assert seen(stream) == (["1 up to 1"], [None, 1])
+
+
 def test_offsets_under_another_generation_are_never_committed(stream, monkeypatch):
     with session_of(stream) as session:
         consumer = session._consumer

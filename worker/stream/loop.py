@@ -7,6 +7,7 @@
     begin         a Kafka transaction
     send          verdicts, dead letters, unique pages; every send confirmed
     offsets       into the same transaction, with the group's metadata and the index's watermark
+    last look     whether the index is still on the server that judged
     commit
 
 The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its
@@ -292,13 +293,25 @@ class Loop:
         with self._parts.metrics.stages["commit"].time():
             watermark = self._parts.index.watermark()
             try:
-                self._session.send(outgoing, offsets, self._parts.on_step, watermark)
+                self._session.send(outgoing, offsets, self._parts.on_step, watermark, self._last_look)
             except BrokerUnreachable:
                 self._backoff.took_too_long()
                 raise
         self._parts.on_step("committed")
         self._partitions.committed(offsets, watermark)
         self._count([each.outcome for each in items], judged)
+
+    def _last_look(self) -> None:
+        """Whether Redis is still the server that judged the batch, while its offsets are in the open transaction.
+
+        Where it is another by now, it may lack these pages, and other workers judge without them. One that begins with
+        that server first asks what the group has committed, and that waits for all that is in a transaction. So either
+        this worker sees the new server, or the others see this batch: no third is possible.
+        """
+        try:
+            self._parts.index.unchanged()
+        except IndexUnreachable as error:
+            raise BatchAborted(str(error)) from error
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
         metrics = self._parts.metrics
@@ -343,7 +356,7 @@ class Loop:
         """
         while self._partitions.unchecked:
             for partition in sorted(self._partitions.unchecked):
-                self._parts.index.present([self._partitions[partition].watermark], self._session.attested)
+                self._parts.index.present([self._partitions[partition].watermark], self._attested)
                 mark, life = self._parts.index.mark(partition) or 0, self._partitions[partition]
                 if life.committed < mark or (0 < mark < life.committed and life.is_new):
                     self._begin_again(partition, mark)
@@ -388,7 +401,14 @@ class Loop:
 
         Who answers now may be another server, or one that was restored; then what all partitions' commits tell counts.
         """
-        self._parts.index.present(self._partitions.watermarks(), self._session.attested)
+        self._parts.index.present(self._partitions.watermarks(), self._attested)
+
+    def _attested(self) -> list[str]:
+        """What all partitions' commits tell; it is waited for like the index, which cannot be used before."""
+        try:
+            return self._session.attested()
+        except BrokerUnreachable as error:
+            raise IndexUnreachable(f"what the group has committed is not known yet: {error}") from error
 
     def _wait_in_group(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -430,8 +450,6 @@ class Loop:
             self._parts.status.ready(index=True)
         except IndexUnreachable:
             self._parts.status.ready(index=False)
-        except BrokerUnreachable:
-            pass  # a group's coordinator may not be ready before its first member has joined
         self._commit_passed()
 
     def _commit_passed(self) -> None:

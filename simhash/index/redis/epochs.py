@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
 
-from simhash.errors import IndexUnreplicated
-from simhash.index.redis.faults import IN_DOUBT
+from simhash.errors import IndexServerChanged, IndexUnreplicated
+from simhash.index.redis.faults import IN_DOUBT, SERVER_CHANGED
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,15 @@ class Safekeeping:
     def told(self, seq: int) -> None:
         """This number was named in an answer."""
         self._seq = max(self._seq, seq)
+
+    def unchanged(self) -> None:
+        """Make sure that the server is the one that all answers so far came from.
+
+        Raises:
+            IndexServerChanged: it is not.
+        """
+        if self._epoch and self._hold(())[0] != self._epoch:
+            raise IndexServerChanged(SERVER_CHANGED)
 
     def begin(self) -> None:
         """A batch begins: what follows until `replicated` must travel over one connection."""

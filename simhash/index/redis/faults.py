@@ -25,6 +25,7 @@ REBUILD = (
 )
 IN_DOUBT = "Who doubts it makes it again from the verdicts (simhash-dedup rebuild)"
 """Said of a change of the server that lost nothing."""
+SERVER_CHANGED = "Redis has another replication id than at the last call: it was restarted, restored or failed over"
 
 
 class OutOfOrder(IndexFault):
@@ -109,9 +110,7 @@ def _fault(message: str) -> IndexFault:
     if kind == "GENERATION":
         return IndexMigrated(f"the index's generation is now {rest}: it was rebuilt or migrated meanwhile")
     if kind == "EPOCH":
-        return IndexServerChanged(
-            "Redis has another replication id than at the last call: it was restarted, restored or failed over"
-        )
+        return IndexServerChanged(SERVER_CHANGED)
     if kind == "LOST":
         return IndexLost(_lost(*rest.split()))
     if kind in _RETRIABLE:

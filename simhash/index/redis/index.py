@@ -306,6 +306,11 @@ class RedisIndex(TextIndex):
         """See `Index.watermark`."""
         return str(self._safekeeping.watermark or "")
 
+    def unchanged(self) -> None:
+        """See `Index.unchanged`."""
+        with translated():
+            self._safekeeping.unchanged()
+
     def replicated(self) -> None:
         """See `Index.replicated`."""
         with translated():

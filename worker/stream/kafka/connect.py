@@ -87,7 +87,7 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 
 @contextmanager
-def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
+def admin_client(settings: Settings, kind: type[KafkaAdminClient] = KafkaAdminClient) -> Iterator[KafkaAdminClient]:
     """An admin client, closed at the end.
 
     Raises:
@@ -95,7 +95,7 @@ def admin_client(settings: Settings) -> Iterator[KafkaAdminClient]:
         BrokerError: the login is refused.
     """
     with translated(settings):
-        client = KafkaAdminClient(**client_options(settings))
+        client = kind(**client_options(settings))
         try:
             yield client
         finally:

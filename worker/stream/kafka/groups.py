@@ -1,10 +1,11 @@
-"""The workers' consumer group from outside, while it has no member: who is in it, and its offsets."""
+"""The workers' consumer group from outside: who is in it, its offsets, and what stands beside them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import kafka.errors as errors
 from kafka import IsolationLevel, KafkaAdminClient, OffsetAndMetadata, TopicPartition
@@ -17,6 +18,10 @@ from worker.stream.kafka.topics import existing
 
 TOPIC = " topic "
 """Beside a commit, between the index's watermark and the topic's id with the offset."""
+OVER_SECONDS = 1.0
+"""So long a question waits for open transactions; a worker's is over in some hundredths."""
+OVER_PAUSE_SECONDS = 0.01
+_OPEN = errors.UnstableOffsetCommitError.errno
 _LATER = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError, errors.NotCoordinatorError)
 """Of brokers that have just begun, above all at their first group."""
 
@@ -77,14 +82,40 @@ def reach_of(settings: Settings, topic: str) -> dict[int, Reach]:
 def attested(settings: Settings) -> list[str]:
     """The watermarks beside the group's last commits of the input topic: of every partition, whoever has it, or nobody.
 
+    A commit of which a broker knows when it is asked counts: it is waited for, till its transaction is over.
+
     Raises:
         BrokerError: the user may not know.
-        BrokerUnreachable: a broker does not answer.
+        BrokerUnreachable: a broker does not answer, or a transaction stays open (that of a worker that died, until
+            `transaction_timeout` and some seconds have passed).
     """
-    with _asking(settings) as admin:
-        kept = admin.list_group_offsets([settings.group_id])[settings.group_id]
-    beside = (committed.metadata or "" for tp, committed in kept.items() if tp.topic == settings.input_topic)
-    return list({each.partition(TOPIC)[0] for each in beside})
+    topic, found, end = settings.input_topic, set[str](), time.monotonic() + OVER_SECONDS
+    with _asking(settings, _Settled) as admin:
+        waiting = {TopicPartition(topic, number) for number in range(existing(admin, [topic]).get(topic, 0))}
+        while True:
+            known = admin.list_group_offsets({settings.group_id: waiting})[settings.group_id]
+            found |= {(kept.metadata or "").partition(TOPIC)[0] for kept in known.values()}
+            waiting -= known.keys()
+            if not waiting:
+                return list(found)
+            if time.monotonic() > end:
+                raise BrokerUnreachable(f"a transaction is open over {len(waiting)} partitions of topic {topic}")
+            time.sleep(OVER_PAUSE_SECONDS)
+
+
+class _Settled(KafkaAdminClient):  # type: ignore[misc]
+    """Names only offsets over which no transaction is open; the client can ask so (KIP-447), but not by a setting."""
+
+    def _list_group_offsets_requests(self, group_specs: Any) -> Iterator[Any]:
+        for group, request in super()._list_group_offsets_requests(group_specs):
+            request.require_stable = True
+            yield group, request
+
+    @staticmethod
+    def _parse_group_offsets(group: Any) -> Any:
+        for topic in group.topics:
+            topic.partitions = [each for each in topic.partitions if each.error_code != _OPEN]
+        return KafkaAdminClient._parse_group_offsets(group)
 
 
 def set_offsets(settings: Settings, topic: str, offsets: Mapping[int, int]) -> bool:
@@ -106,8 +137,8 @@ def set_offsets(settings: Settings, topic: str, offsets: Mapping[int, int]) -> b
 
 
 @contextmanager
-def _asking(settings: Settings) -> Iterator[KafkaAdminClient]:
-    with admin_client(settings) as admin, translated(settings):
+def _asking(settings: Settings, kind: type[KafkaAdminClient] = KafkaAdminClient) -> Iterator[KafkaAdminClient]:
+    with admin_client(settings, kind) as admin, translated(settings):
         try:
             yield admin
         except _LATER as error:

@@ -155,8 +155,13 @@ class Session:
         offsets: Mapping[Partition, int],
         on_step: Callable[[str], None],
         watermark: str = "",
+        last_look: Callable[[], None] = lambda: None,
     ) -> None:
         """Commit `outgoing` and the `offsets` (next to be read), the index's watermark beside them, in one transaction.
+
+        Args:
+            last_look: called when all is in the transaction; from then on `attested` waits for it. It may abort it
+                (BatchAborted).
 
         Raises:
             BatchAborted: nothing was committed.
@@ -169,7 +174,7 @@ class Session:
             for partition, offset in offsets.items():
                 tp, beside = TopicPartition(*partition), f"{watermark}{TOPIC}{self._topic} {offset}"
                 following[tp] = OffsetAndMetadata(offset, beside, now.get(tp, NOWHERE).leader_epoch)
-            self._transactions.commit(self._placed(outgoing), following, self._member.membership, on_step)
+            self._transactions.commit(self._placed(outgoing), following, self._member.membership, on_step, last_look)
             self._answered |= {tp: committed.offset for tp, committed in following.items()}
 
     def seek(self, wanted: Mapping[Partition, int]) -> None:

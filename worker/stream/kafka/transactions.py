@@ -20,6 +20,7 @@ from typing import Any
 import kafka.errors as errors
 from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
 
+from worker.errors import BatchAborted
 from worker.records.passing import Outgoing
 from worker.settings import Settings
 from worker.stream.kafka.connect import client_options
@@ -48,7 +49,10 @@ class _Producer(KafkaProducer):  # type: ignore[misc]
 
 
 class Transactions:
-    """See the module. Raises the client's errors; after any but `CommitFailedError` there is no producer left."""
+    """See the module. Raises the client's errors.
+
+    After any error but `CommitFailedError` and `BatchAborted` there is no producer left.
+    """
 
     def __init__(self, settings: Settings, transactional_id: str, largest: Mapping[str, int]) -> None:
         # The client can split a batch that is too large, but loses sight of its records then.
@@ -65,15 +69,18 @@ class Transactions:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         membership: Callable[[], ConsumerGroupMetadata] | None,
         on_step: Callable[[str], None],
+        last_look: Callable[[], None] = lambda: None,
     ) -> None:
         """Commit all of it at once.
 
         Args:
             outgoing: what to send; a partition that is None is chosen by the key.
             membership: asked once all is sent: in whose name the offsets are committed; None: there are none.
+            last_look: called when all is in the transaction; it may still say that it is not to be committed.
 
         Raises:
             CommitFailedError: nothing was committed; the group has moved on, the next transaction may begin.
+            BatchAborted: nothing was committed; `last_look` said so, the next transaction may begin.
         """
         try:
             producer = self._open
@@ -86,8 +93,9 @@ class Transactions:
                 group = membership()
                 self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
                 on_step("offsets")
+            last_look()
             self._within_time(producer.commit_transaction)
-        except errors.CommitFailedError:
+        except (errors.CommitFailedError, BatchAborted):
             self.close()
             self._begin()
             raise
