@@ -36,7 +36,7 @@ SETTINGS = {
 ORDINARY_ENDS = {0, 7, -signal.SIGKILL, -signal.SIGTERM}
 """A worker is started again after these. One that has just begun ends with 7 when no broker answers it, and has no
 handlers of signals yet."""
-STEPS = ("prepared", "judged", "begun", "sent", "offsets")
+STEPS = ("prepared", "judged", "begun", "offsets", "sent")
 MOST_BATCHES = 2000
 TEMPLATE_WORDS = 29
 AT_ONCE = 50

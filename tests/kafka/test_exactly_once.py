@@ -14,7 +14,7 @@ from tests.processes import descendants
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, relation_of_workers, texts, until, working
 
-STEPS = ["polled", "prepared", "judged", "begun", "sent", "offsets", "committed"]
+STEPS = ["polled", "prepared", "judged", "begun", "offsets", "sent", "committed"]
 COUNT = 64
 URLS = 20
 

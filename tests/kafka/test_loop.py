@@ -455,6 +455,7 @@ def test_a_batch_is_not_committed_when_its_index_is_on_another_server_by_then(st
     stream.send([json_page(n, text) for n, text in enumerate(texts(20, Random(5)))])
     run(stream, moved, 20, on_step=steps.append)
     assert moved.looks == steps.count("offsets") == steps.count("committed") + 1
+    assert steps.count("sent") == steps.count("committed"), "nobody was sent what is not committed"
     assert set(stream.answers().values()) == {1}
 
 

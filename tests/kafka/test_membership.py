@@ -117,7 +117,7 @@ def test_a_batch_of_a_former_assignment_is_not_committed_in_the_name_of_the_next
             until(lambda: heir._consumer.group_metadata().generation_id > before, "the next generation")
 
         with pytest.raises(BatchAborted):
-            answer(heir, stream, 0, 4, at("sent", wait_for_the_next))
+            answer(heir, stream, 0, 4, at("begun", wait_for_the_next))
     assert seen(stream) == (["0 up to 2", "1 up to 2"], [2, 2])
     monkeypatch.undo()
     polls = Polls(sleeper=sleeper, heir=heir)

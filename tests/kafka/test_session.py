@@ -504,6 +504,7 @@ def test_a_refused_time_of_a_record_is_said_with_what_may_be_wrong(kafka_server,
     stream.create()
     session = Session(stream.loaded(), name)
     try:
+        until(lambda: session.poll(0.5, 10).gained, "an assignment")
         with pytest.raises(SessionLost, match=r"Timestamp .* out of range.*this machine's clock is wrong"):
             session.send([Outgoing(stream.verdict_topic, b"k", b"v", [], 0)], {}, lambda step: None)
     finally:

@@ -121,7 +121,7 @@ def test_offsets_of_a_member_that_was_thrown_out_are_never_committed(stream):
     with session_of(stream) as session:
         threads = threading.active_count()
         with pytest.raises(BatchAborted, match="UnknownMember"):
-            answer(session, stream, 0, 2, at("sent", lambda: throw_out(session, stream)))
+            answer(session, stream, 0, 2, at("begun", lambda: throw_out(session, stream)))
         until(lambda: threading.active_count() <= threads, "the threads of the producer before to end")
         assert seen(stream) == ([], [None, None])
         lost, gained = set(), []
@@ -318,7 +318,7 @@ def test_a_refused_transaction_after_which_no_producer_can_be_had(troubled, redi
         with monkeypatch.context() as patched:
             patched.setattr(Transactions, "_begin", die_first)
             with pytest.raises(BrokerUnreachable):
-                answer(session, stream, 0, 2, at("sent", lambda: throw_out(session, stream)))
+                answer(session, stream, 0, 2, at("begun", lambda: throw_out(session, stream)))
         troubled.start()
         with pytest.raises(WorkerError):  # as long as there is no new session, nothing is sent
             answer(session, stream, 0, 2)

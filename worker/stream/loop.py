@@ -1,13 +1,13 @@
-"""The loop: records in, verdicts out, exactly once. Offsets last.
+"""The loop: records in, verdicts out, exactly once. The commit last.
 
     poll          records of the partitions this worker owns, a batch at a time
     prepare       in children: decode, every check that can reject, extract, fingerprint
     judge         check and insert in Redis, atomically; the decisions are journalled there
     replicas      as many as are asked for have it too
     begin         a Kafka transaction
-    send          verdicts, dead letters, unique pages; every send confirmed
-    offsets       into the same transaction, with the group's metadata and the index's watermark
+    offsets       into it, with the group's metadata and the index's watermark
     last look     whether the index is still on the server that judged
+    send          verdicts, dead letters, unique pages; every send confirmed
     commit
 
 The insert comes before the commit. A crash between them replays the batch, and the journal answers each page with its

@@ -160,8 +160,8 @@ class Session:
         """Commit `outgoing` and the `offsets` (next to be read), the index's watermark beside them, in one transaction.
 
         Args:
-            last_look: called when all is in the transaction; from then on `attested` waits for it. It may abort it
-                (BatchAborted).
+            last_look: called when the offsets are in the transaction, for which `attested` waits from then on, and
+                nothing is sent. It may abort it (BatchAborted).
 
         Raises:
             BatchAborted: nothing was committed.

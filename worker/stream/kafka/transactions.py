@@ -73,10 +73,13 @@ class Transactions:
     ) -> None:
         """Commit all of it at once.
 
+        The offsets go first: what the group refuses, or the last look, was not sent to anybody. While they are in the
+        transaction nobody else begins their partitions.
+
         Args:
             outgoing: what to send; a partition that is None is chosen by the key.
-            membership: asked once all is sent: in whose name the offsets are committed; None: there are none.
-            last_look: called when all is in the transaction; it may still say that it is not to be committed.
+            membership: in whose name the offsets are committed; None: there are none.
+            last_look: called when the offsets are in the transaction; it may say that this is not to be committed.
 
         Raises:
             CommitFailedError: nothing was committed; the group has moved on, the next transaction may begin.
@@ -87,13 +90,13 @@ class Transactions:
             self._end = time.monotonic() + self._seconds
             producer.begin_transaction()
             on_step("begun")
-            self._send(producer, outgoing)
-            on_step("sent")
             if membership is not None:
                 group = membership()
                 self._within_time(lambda: producer.send_offsets_to_transaction(offsets, group))
                 on_step("offsets")
             last_look()
+            self._send(producer, outgoing)
+            on_step("sent")
             self._within_time(producer.commit_transaction)
         except (errors.CommitFailedError, BatchAborted):
             self.close()
