@@ -99,7 +99,10 @@ def attested(settings: Settings) -> list[str]:
             if not waiting:
                 return list(found)
             if time.monotonic() > end:
-                raise BrokerUnreachable(f"a transaction is open over {len(waiting)} partitions of topic {topic}")
+                raise BrokerUnreachable(
+                    f"a transaction is open over {len(waiting)} partitions of topic {topic} (a dead worker's ends by "
+                    f"itself, some seconds after transaction_timeout = {settings.transaction_timeout:.0f} s)"
+                )
             time.sleep(OVER_PAUSE_SECONDS)
 
 
