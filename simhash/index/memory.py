@@ -145,7 +145,7 @@ class MemoryIndex(TextIndex):
         """It gave none."""
 
     def unchanged(self) -> None:
-        """What forgets is gone."""
+        """It is in this process."""
 
     def replicated(self) -> None:
         """There is but one of it."""
