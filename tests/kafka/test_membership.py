@@ -240,7 +240,10 @@ def test_a_poll_ends_in_time_though_many_partitions_are_to_be_begun(stream, memb
     assert max(len(polled.gained) for polled in polls) == 1
 
 
-def test_a_partition_of_which_a_transaction_is_open_is_taken_over_when_it_is_known_where_it_stands(stream, member):
+@pytest.mark.parametrize("step", ["offsets", "sent"])
+def test_a_partition_of_which_a_transaction_is_open_is_taken_over_when_it_is_known_where_it_stands(
+    stream, member, step
+):
     """Its next owner would read once more what is committed a moment later."""
     first, second = member(), member()
     gain(first, stream)
@@ -252,7 +255,7 @@ def test_a_partition_of_which_a_transaction_is_open_is_taken_over_when_it_is_kno
         gained.extend(second.poll(0.1, 10).gained)
         assert Partition(stream.input_topic, 0) not in {each.partition for each in gained}
 
-    answer(first, stream, 0, 2, at("offsets", moves))
+    answer(first, stream, 0, 2, at(step, moves))
     until(lambda: gained.extend(second.poll(0.1, 10).gained) or len(gained) == 2, "both are taken over", pause=0)
     assert {each.partition.number: each.position for each in gained} == {0: 2, 1: 0}
 
