@@ -2,6 +2,9 @@
 
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count, islice
@@ -12,11 +15,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments import segmented
 from simhash.archive.segments.contents import Contents
-from simhash.errors import IndexMismatch, IndexUnreachable, TableMismatch
+from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable, TableMismatch
 from simhash.index import Retention, Unique
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.retiring import Retiring
@@ -28,13 +32,17 @@ from tests.kafka.test_rebuild import PROFILE as VERDICTS_OF
 from tests.kafka.test_rebuild import TAKEN_DOWN_MS, told
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from tests.redis.test_retention import Model, fresh
-from worker.ageing import segments
+from tests.stream import until
+from worker.ageing import keeper, segments
 from worker.ageing.segments import Ageing
 from worker.index import stores
+from worker.index.configured import configured_profile
+from worker.index.stores import connected_index
 from worker.index.whole import Whole
 from worker.rebuilding.build import Target, archived_up_to, build
 from worker.rebuilding.collected import CollectedVerdicts
 from worker.rebuilding.order import Sorted
+from worker.settings import Settings
 
 BANDS = 2
 TRIES = count()
@@ -259,6 +267,23 @@ def test_what_was_taken_down_is_left_out_by_the_next_merge(aged, pages, filled):
     assert merged.gone == ()
     assert merged.pages == held.pages
     goes_on(aged, filled, pages)
+
+
+def test_what_lies_on_disk_is_found_by_its_url_to_be_taken_down(aged, pages, filled):
+    four_segments(aged)
+    stored = [Found(f, r) for f, r in aged.whole().scan()]
+    on_disk = [each for each in stored if each.record.seq <= 40]
+    assert {each.fingerprint is None for each in on_disk} == {False, True}, "digests alone among them"
+    for each in stored:
+        under = {"fingerprint": each.fingerprint, "digest": each.record.digest}
+        found = aged.whole().under(**under, urls={each.record.url, "https://elsewhere.example/"})
+        assert each.record.seq in {one.record.seq for one in found}
+        assert {one.record.url for one in found} == {each.record.url}
+        assert aged.whole().under(**under, urls={"https://elsewhere.example/"}) == []
+    assert aged.whole().take_down(on_disk[:3]) == 3
+    gone = on_disk[0]
+    left = aged.whole().under(gone.fingerprint, gone.record.digest, {gone.record.url})
+    assert gone.record.seq not in {one.record.seq for one in left}
 
 
 # Beside which archive ------------------------------------------------------------------------------------------------
@@ -560,3 +585,40 @@ def test_a_check_reads_the_files_of_the_archive(told_of_aged):
 @pytest.mark.parametrize("command", [["stats"], ["check"], ["export", "/dev/null"]])
 def test_a_command_that_is_not_told_where_the_archive_lies_says_so(told_of_aged, command):
     assert told_of_aged[1](*command, archive=False)[0] == 5
+
+
+# The processes that let it age --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(backend, name, tmp_path, monkeypatch):
+    """What fills an archive, in a thread: its settings, its metrics, and what becomes of it."""
+    wanted = Settings(redis_url=backend.url, index_name=name, archive=tmp_path, max_documents=10, archive_pages=5)
+    stopping, registry = threading.Event(), CollectorRegistry()
+    monkeypatch.setattr(keeper, "stop_on_signals", lambda: nullcontext(stopping))
+    monkeypatch.setattr(keeper, "PAUSE_SECONDS", 0.02)
+    with ThreadPoolExecutor() as other:
+        fills = other.submit(keeper.keep, wanted, "retire", registry)
+        yield wanted, registry.get_sample_value, fills
+        stopping.set()
+        fills.result()
+
+
+def test_an_archive_that_is_gone_for_a_while_is_waited_for(kept):
+    wanted, metric, fills = kept
+    place, away = wanted.archive / wanted.index_name, wanted.archive / "away"
+    until(lambda: fills.done() or (metric("simhash_dedup_archive_segments") == 0 and place.exists()), "an archive")
+    place.rename(away)
+    until(lambda: fills.done() or metric("simhash_dedup_ageing_failures_total") > 3, "failures")
+    away.rename(place)
+    index = connected_index(wanted, configured_profile(wanted))
+    index.check_and_insert([entry(n, None, digest=f"text:{n:032x}") for n in range(30)], {PAGES: 0})
+    until(lambda: fills.done() or metric("simhash_dedup_archive_pages") == 20, "pages on disk")
+    assert not fills.done()
+
+
+def test_an_archive_that_cannot_be_had_at_the_beginning_is_not(backend, name, tmp_path):
+    wanted = Settings(redis_url=backend.url, index_name=name, archive=tmp_path, max_documents=10)
+    (tmp_path / name).touch()
+    with pytest.raises(IndexMisconfigured, match="File exists"):
+        keeper.keep(wanted, "retire", CollectorRegistry())

@@ -18,7 +18,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from simhash.archive.segments.contents import Contents, is_shared
-from simhash.errors import IndexMigrated, IndexUnreachable, TableFault
+from simhash.errors import IndexMigrated, IndexMisconfigured, IndexUnreachable, TableFault
 from simhash.index.redis.operators.retiring import Retiring
 from worker.ageing.segments import Ageing
 from worker.index.configured import configured_profile, retention
@@ -94,19 +94,25 @@ class AgeingMetrics:
 def keep(settings: Settings, step: str, registry: CollectorRegistry) -> None:
     """Retire, or merge, whatever is due, until SIGTERM or SIGINT.
 
+    An archive that was there and cannot be had any more is waited for, as the consumers wait for it.
+
     Raises:
         WorkerError, IndexFault: an operator must act.
     """
-    metrics = AgeingMetrics(registry)
+    metrics, begun = AgeingMetrics(registry), False
     with stop_on_signals() as stopping:
         while not stopping.is_set():
             try:
-                _keep(settings, step, metrics, stopping)
+                ageing = opened(settings, stopping.is_set)
+                begun = True
+                _keep(ageing, step, metrics, stopping)
             except BuildStopped:
                 return
             except IndexMigrated as error:
                 log.warning("%s: opening it again", error)
-            except (IndexUnreachable, TableFault, OSError) as error:
+            except (IndexUnreachable, IndexMisconfigured, TableFault, OSError) as error:
+                if isinstance(error, IndexMisconfigured) and not begun:
+                    raise
                 metrics.failures.inc()
                 where = archive_of(settings)
                 log.warning("the archive in %s cannot be moved on (%s), it is tried again: %s", where, step, error)
@@ -131,8 +137,7 @@ def opened(settings: Settings, stopping: Callable[[], bool] = lambda: False) -> 
     return Ageing(retiring, retention(settings), settings.archive_pages, on_progress=tell)
 
 
-def _keep(settings: Settings, step: str, metrics: AgeingMetrics, stopping: threading.Event) -> None:
-    ageing = opened(settings, stopping.is_set)
+def _keep(ageing: Ageing, step: str, metrics: AgeingMetrics, stopping: threading.Event) -> None:
     log.info("ageing: %s, into %s", step, ageing.directory)
     if is_shared(ageing.directory, ageing.retiring.contents()):
         log.warning(
