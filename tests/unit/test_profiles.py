@@ -23,6 +23,7 @@ from simhash.features.keywords import Keywords
 from simhash.features.normalisation import normalise, without_surrogates
 from simhash.features.schemes import CharacterGrams, ScriptRuns, Words
 from simhash.features.shingles import MULTIPLIERS, TokenShingles, gram_hashes, tokens_of
+from simhash.signature import counting
 from simhash.signature.fingerprint import fingerprint
 from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import (
@@ -564,3 +565,23 @@ def test_an_index_of_the_first_default_still_finds_its_recipe_and_its_signatures
         38,
     )
     assert DEFAULT_1.signature("Loading…", b"").digest == "text:a58ad72cafd64f58699d36db3af5578c"
+
+
+MANY_WORDS = " ".join(f"word{number * 7919 % 3001}" for number in range(6000))
+
+
+@pytest.mark.parametrize("name", ["default", "default/1", "lean", "loose", "segmented"])
+def test_a_page_of_more_features_than_are_merged_at_once_has_the_same_signature(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = profile(name).signature(MANY_WORDS, b"")
+    assert profile(name).signature_in_numpy(MANY_WORDS, b"") == expected
+    monkeypatch.setattr(counting, "MERGE_AT", 100)
+    assert profile(name).signature_in_numpy(MANY_WORDS, b"") == expected
+
+
+@pytest.mark.parametrize("of", [DEFAULT, SEGMENTED], ids=lambda of: of.name)
+def test_text_that_folding_leaves_as_it_is_needs_no_folding(of: Profile) -> None:
+    unfolded = replace(of, normalisation="none")
+    assert unfolded.signature(MANY_WORDS, b"") == of.signature(MANY_WORDS, b"")
+    assert unfolded.signature(MANY_WORDS.upper(), b"").fingerprint != of.signature(MANY_WORDS, b"").fingerprint
