@@ -337,9 +337,6 @@ class Index(Protocol):
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """Every stored record with its fingerprint (None: digest only), in no order; slow on large indexes."""
 
-    def ping(self) -> None:
-        """Raise IndexFault unless the index answers."""
-
     def watermark(self) -> str:
         """What this index attests to have stored, for all that was told so far: kept beside a commit."""
 

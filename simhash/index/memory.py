@@ -134,9 +134,6 @@ class MemoryIndex(TextIndex):
             numbers = range(self._first, self._seq + 1)
             return iter([self._layout.record(seq, self._stored.record(seq)) for seq in numbers])
 
-    def ping(self) -> None:
-        """It is here."""
-
     def watermark(self) -> str:
         """None: what this process forgets is gone with it."""
         return ""

@@ -66,7 +66,7 @@ class HashCounts:
 
     def _merge(self, fresh: Counted) -> None:
         if fresh[0].ndim > 1:
-            self._kept = [_summed(self._kept[0], fresh)]
+            self._kept = [_summed_rows(self._kept[0], fresh)]
             return
         if len(self._kept) == 1:
             self._kept = [self._shrunk(part) for part in _in_ranges(self._kept[0])]
@@ -105,18 +105,16 @@ def counts_of(hashes: NDArray[np.uint64]) -> Counted:
     return ordered.take(bounds[:-1]), bounds[1:] - bounds[:-1]
 
 
-def _summed(a: Counted, b: Counted) -> Counted:
-    """Both together; may change `a`."""
-    if a[0].ndim > 1:
-        unique, where = np.unique(np.concatenate((a[0], b[0])), return_inverse=True, axis=0)
-        counts = np.zeros(len(unique), dtype=np.int64)
-        np.add.at(counts, where.reshape(-1), np.concatenate((a[1], b[1])))
-        return unique, counts
-    return _merged(a, b)
+def _summed_rows(a: Counted, b: Counted) -> Counted:
+    """Both together, of hashes of several words."""
+    unique, where = np.unique(np.concatenate((a[0], b[0])), return_inverse=True, axis=0)
+    counts = np.zeros(len(unique), dtype=np.int64)
+    np.add.at(counts, where.reshape(-1), np.concatenate((a[1], b[1])))
+    return unique, counts
 
 
 def _merged(a: Counted, b: Counted) -> Counted:
-    """The same of hashes in one dimension, in a third of the memory: a page may have millions."""
+    """The same of hashes of one word, in a third of the memory, for a page may have millions; may change `a`."""
     (hashes, counts), (others, more) = a, b
     if not len(hashes) or not len(others):
         return b if len(others) else a

@@ -17,7 +17,7 @@ from simhash.index.redis.layout import bucket_bits
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.operations import Operations
-from simhash.index.redis.operators.takedowns import Found
+from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.relation.tables import design
 
 BITS, BAND_BITS, FIELD_BITS = 64, 32, 7
@@ -309,7 +309,7 @@ class History:
     def take_down(self):
         gone = self.random.sample(sorted(self.model.rows), min(len(self.model.rows), self.random.choice([1, 25])))
         rows = [(seq, self.model.rows[seq][0]) for seq in gone]
-        Operations(self.clients[0]).take_down([Found(page.fingerprint, Record.of(page, seq, 0)) for seq, page in rows])
+        take_down(self.clients[0].inside, [Found(page.fingerprint, Record.of(page, seq, 0)) for seq, page in rows])
         for seq in gone:
             self.model.drop(seq)
 

@@ -286,11 +286,6 @@ class RedisIndex(TextIndex):
                     if (seq := layout.seq_at(key.decode(), field)) is not None:
                         yield layout.record(seq, value)
 
-    def ping(self) -> None:
-        """See `Index.ping`."""
-        with translated():
-            self._client.ping()
-
     def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
         with translated():

@@ -1,8 +1,8 @@
-"""What operators do with an index, while workers go on: look at it, check it, forget pages of it."""
+"""What operators do with an index, while workers go on: look at it, check it, accept it as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from simhash.index.redis.operators.check_findings import CheckFindings
 from simhash.index.redis.operators.filling import passed_over
 from simhash.index.redis.operators.kept_versions import Kept, all_versions, bits_there
 from simhash.index.redis.operators.statistics import Statistics, statistics
-from simhash.index.redis.operators.takedowns import Found, take_down, under
+from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.operators.walking import readable, walk
 
 
@@ -42,16 +42,6 @@ class Operations:
         self._client = index.inside.client
         self.layout: Layout = index.inside.layout
         self.generation = index.inside.generation
-
-    def under(self, fingerprint: int | None, digest: str, urls: Collection[str]) -> list[Found]:
-        """The records under a fingerprint, or under a digest where there is none, that have one of these URLs."""
-        with translated():
-            return under(self._inside, fingerprint, digest, urls)
-
-    def take_down(self, found: Sequence[Found]) -> int:
-        """Remove these records with all that leads to them; how many were there."""
-        with translated():
-            return sum(take_down(self._inside, found))
 
     def moment(self) -> Moment:
         """The state of one moment."""
