@@ -346,12 +346,20 @@ def test_pairs_and_labels_of_other_pages_are_counted_and_left_out(files: Path) -
     }
 
 
-def test_two_pages_of_one_id_are_refused(files: Path) -> None:
+def test_pages_of_one_id_are_told_apart_by_their_numbers(files: Path) -> None:
+    """As those of one URL, fetched again: where a list of pairs names the id, nobody knows which of them is meant."""
     with (files / "pages.jsonl").open("a") as file:
-        file.write(json.dumps(page("copy", "again")) + "\n")
+        file.write(json.dumps(page("copy", corpus()[2]["text"])) + "\n")
     error = run(files).exception
     assert isinstance(error, InputError)
-    assert "page 6 has the id of another: copy" in str(error)
+    assert "pairs.jsonl.gz names copy, which is the id (or URL) of several pages" in str(error)
+    computed = files / "computed.jsonl"
+    given = ["evaluate", "--pages", str(files / "pages.jsonl"), "--processes", "1"]
+    result = CliRunner().invoke(commands, [*given, "--pairs-out", str(computed)])
+    assert "1 ids (or URLs) are of several pages" in result.output
+    ends = {frozenset((pair["a"], pair["b"])) for pair in map(json.loads, computed.read_text().splitlines())}
+    assert frozenset(("changed", "copy, page 6")) in ends
+    assert "1 ids (or URLs)" in CliRunner().invoke(commands, [*given, "--pairs", str(computed)]).output
 
 
 def test_a_rejected_page_stays_in_the_set_and_is_found_by_nobody(files: Path) -> None:

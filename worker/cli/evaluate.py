@@ -125,7 +125,8 @@ def evaluate(
       pairs    {"a": "1", "b": "2", "jaccard": 0.87}     a pair not listed is below 0.5
       wrong    {"profile": "default/2", "kind": "missed" | "false", "a": "1", "b": "2", "jaccard": 0.84 | null}
       labels   {"a": "1", "b": "2", "label": "duplicate"}, or "different"
-    Pairs of other pages are counted and left out; a pair that is said twice must be said alike.
+    Pairs of other pages are counted and left out; a pair that is said twice must be said alike. A page without an id is
+    called by its URL; those that share one are "ID, page N".
 
     \b
     How to read it:
@@ -183,7 +184,11 @@ def _order(
     ks: list[int],
     least_share: float | None,
 ) -> Order:
-    truth = make_truth(corpus.ids, known, read_labels(labels) if labels else None)
+    labelled = read_labels(labels) if labels else {}
+    for path, named in ((pairs, known if pairs else {}), (labels, labelled)):
+        if shared := sorted(corpus.shared.intersection(name for pair in named for name in pair)):
+            raise InputError(f"{path} names {shared[0]}, which is the id (or URL) of several pages: give each its own")
+    truth = make_truth(corpus.ids, known, labelled)
     if labels and not truth.labels:
         raise InputError(f"{labels}: {_none_known('label', truth.unknown_labels)}")
     if pairs and not truth.jaccard and not truth.labels:
@@ -270,6 +275,8 @@ def _described(order: Order) -> dict[str, object]:
 def _show(found: Sequence[Assessment], order: Order, console: Console) -> None:
     count = len(order.corpus.ids)
     say(f"{count:,} pages, {count * (count - 1) // 2:,} pairs, all compared", console)
+    if shared := len(order.corpus.shared):
+        say(f"{shared:,} ids (or URLs) are of several pages, which are called ID, page N", console)
     for unknown, kind in ((order.truth.unknown_pairs, "listed pairs"), (order.truth.unknown_labels, "labels")):
         if unknown:
             say(f"{unknown:,} {kind} are of other pages: left out", console)

@@ -75,12 +75,18 @@ _Value = TypeVar("_Value", float, bool)
 
 @dataclass(frozen=True)
 class Corpus:
-    """Page files: their pages' ids and languages, in order."""
+    """Page files: their pages' ids and languages, in order.
+
+    Attributes:
+        ids: where there is none the URL; those of several pages with a number: "ID, page 12".
+        shared: those that several pages have.
+    """
 
     files: tuple[Path, ...]
     largest_page: int
-    ids: list[str]
-    languages: list[str]
+    ids: list[str] = field(default_factory=list)
+    languages: list[str] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
 
     def records(self) -> Iterator[RawRecord]:
         """The pages once more, from the files: a corpus need not fit in memory."""
@@ -108,21 +114,25 @@ def read_corpus(files: Sequence[Path], largest_page: int) -> Corpus:
     """The pages of these files.
 
     Raises:
-        InputError: a file cannot be read, or two pages have the same id.
+        InputError: a file cannot be read, or a page has neither id nor URL.
     """
-    corpus = Corpus(tuple(files), largest_page, [], [])
+    corpus = Corpus(tuple(files), largest_page)
     decoder = Decoder(_PageLine)
     seen: set[str] = set()
     for number, record in enumerate(corpus.records(), start=1):
         line = record.page or _parsed(decoder, record.value or b"", f"page {number}")
         name = line.id or line.url or ""
-        if not name or name in seen:
-            raise InputError(f"page {number} has {'the id of another: ' + name if name else 'neither id nor url'}")
+        if not name:
+            raise InputError(f"page {number} has neither id nor url")
+        if name in seen:
+            corpus.shared.add(name)
         seen.add(name)
         corpus.ids.append(name)
         corpus.languages.append(line.lang if isinstance(line, _PageLine) else UNKNOWN_LANGUAGE)
     if not corpus.ids:
         raise InputError("there are no pages in " + ", ".join(map(str, files)))
+    numbered = enumerate(corpus.ids, start=1)
+    corpus.ids[:] = [f"{name}, page {number}" if name in corpus.shared else name for number, name in numbered]
     return corpus
 
 
