@@ -111,6 +111,17 @@ def test_right_verdicts_of_any_design_pass_with_it_and_without(verify, name):
     assert verify(verdicts, "--design", name, rule=rule)[0] == {}
 
 
+def test_pages_that_were_judged_in_another_order_than_they_come_in_pass_where_that_is_said(verify, told):
+    offsets = [verdict["source"]["offset"] for verdict in told]
+    Random(5).shuffle(offsets)
+    for verdict, offset in zip(told, offsets, strict=True):
+        verdict["source"]["offset"] = offset
+    assert {"number out of order", "match is younger"} <= verify(told)[0].keys()
+    assert verify(told, "--any-order")[0] == {}
+    next(verdict for verdict in told if verdict["match"])["match"]["distance"] += 1
+    assert verify(told, "--any-order")[0] == {"wrong distance": 1}
+
+
 @pytest.mark.parametrize("bits", [32, 96, 128])
 def test_fingerprints_of_any_width_are_compared(verify, bits):
     rule = relation(bits=bits, reach=6)

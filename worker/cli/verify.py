@@ -52,6 +52,7 @@ NAMES = (
 )
 @click.option("--export", type=FILE, help="the same, from what `index export` wrote")
 @click.option("--takedowns", type=FILE, multiple=True, help="what `index delete --takedowns` wrote; may be given again")
+@click.option("--any-order", is_flag=True, help="pages were judged in another order than they come in: batch --keep")
 @click.option("--design", help="the index's permutation tables (3: the default; 14 …); --index and --export know them")
 @click.option(
     "--place-limit",
@@ -80,6 +81,7 @@ def verify(
     with_index: bool,
     export: Path | None,
     takedowns: tuple[Path, ...],
+    any_order: bool,
     design: str | None,
     summary_json: Path | None,
     quiet: bool,
@@ -118,7 +120,7 @@ def verify(
         lines = (line for _, line in lines_in(export))
     elif with_index:
         lines = rows_of_index(settings)
-    check = Check(sources, given, design, lines, (lambda _: None) if quiet else teller())
+    check = Check(sources, given, any_order, design, lines, (lambda _: None) if quiet else teller())
     check.run()
     for line in _told(check):
         click.echo(line)

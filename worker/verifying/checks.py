@@ -22,7 +22,7 @@ from worker.verifying.answered import (
     note_gaps,
 )
 from worker.verifying.findings import Findings
-from worker.verifying.forgetting import Forgetting, numbers_before
+from worker.verifying.forgetting import OPEN, Forgetting, numbers_before
 from worker.verifying.held import check_index, head_of, held_in
 from worker.verifying.matches import ComparedPages, check_matches, check_previous
 from worker.verifying.missed import check_missed
@@ -52,12 +52,14 @@ class Check:
     """One check of everything that it was given.
 
     Attributes:
+        any_order: nothing is held against the order in which the pages come.
         export: the lines of the index's export; None: the index is not looked at. Read after everything else.
         design: name of the index's design, where it is not read from the index.
     """
 
     sources: Sources
     given: Given
+    any_order: bool
     design: str | None
     export: Iterator[bytes] | None
     tell: PROGRESS
@@ -106,7 +108,8 @@ class Check:
             )
         _check_width(verdicts, rule)
         self._check_profiles(verdicts)
-        before, pages = numbers_before(verdicts), ComparedPages.of(verdicts, rule)
+        before = np.full(len(verdicts), OPEN) if self.any_order else numbers_before(verdicts)
+        pages = ComparedPages.of(verdicts, rule)
         check_order(verdicts, before, self.findings)
         check_matches(pages, before, self.findings)
         check_previous(pages, self.findings)
