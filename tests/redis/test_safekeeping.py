@@ -7,11 +7,12 @@ from random import Random
 import pytest
 import redis
 
-from simhash.errors import IndexLost, IndexServerChanged, IndexUnreplicated
+from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable, IndexUnreplicated
 from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.operations import Operations
 from simhash.relation.tables import design
 from tests.pages import crowd, entry, relation
@@ -269,6 +270,26 @@ def test_an_index_that_is_accepted_without_what_it_lost_gives_no_number_again(se
     again.present([index.watermark()])
     assert min(each.seq for each in judged(again, 200) if isinstance(each, Unique)) == last + 1
     assert operations.check(lambda _: None).violations == []
+
+
+def test_an_index_whose_lost_numbers_could_not_be_passed_over_is_not_accepted(server, tmp_path, monkeypatch):
+    index = opened(server)
+    judged(index, 0)
+    copied(server, tmp_path / "copy")
+    judged(index, 100)
+    restored(server, tmp_path / "copy")
+
+    def is_cut_off(*_):
+        raise IndexUnreachable("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "store", is_cut_off)
+        with pytest.raises(IndexUnreachable, match="cut off"):
+            Operations(opened(server)).accept([index.watermark()])
+    with pytest.raises(IndexLost, match="rebuild"):
+        opened(server).present([index.watermark()])
+    assert Operations(opened(server)).accept([index.watermark()]) > 0
+    opened(server).present([index.watermark()])
 
 
 def test_a_watermark_says_too_what_was_told_before_its_server_came(server):

@@ -82,11 +82,15 @@ class Operations:
 
     def accept(self, watermarks: Iterable[str]) -> int:
         """The index is right as it is, though it may lack pages that were committed with these watermarks. It gives no
-        number of theirs to another page; how many it has lost."""
-        self._index.accept()
+        number of theirs to another page; how many it has lost.
+
+        The numbers first: an index that is right by its word is worked on at once.
+        """
         told = max((each.seq for each in map(watermark_in, watermarks) if each), default=0)
         with translated():
-            return passed_over(self._inside, told)
+            lost = passed_over(self._inside, told)
+        self._index.accept()
+        return lost
 
     def statistics(self, sample: int | None, random: Random) -> Statistics:
         """What the index is like, from `sample` buckets of each table, band and so on (None: all, if they are few)."""
