@@ -120,7 +120,7 @@ def verify(
         lines = (line for _, line in lines_in(export))
     elif with_index:
         lines = rows_of_index(settings)
-    check = Check(sources, given, any_order, design, lines, (lambda _: None) if quiet else teller())
+    check = Check(sources, given, design, lines, (lambda _: None) if quiet else teller(), any_order)
     check.run()
     for line in _told(check):
         click.echo(line)

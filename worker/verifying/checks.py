@@ -52,17 +52,17 @@ class Check:
     """One check of everything that it was given.
 
     Attributes:
-        any_order: nothing is held against the order in which the pages come.
         export: the lines of the index's export; None: the index is not looked at. Read after everything else.
         design: name of the index's design, where it is not read from the index.
+        any_order: nothing is held against the order in which the pages come.
     """
 
     sources: Sources
     given: Given
-    any_order: bool
     design: str | None
     export: Iterator[bytes] | None
     tell: PROGRESS
+    any_order: bool = False
     findings: Findings = field(default_factory=Findings)
     counts: CheckedCounts = field(default_factory=CheckedCounts)
 
