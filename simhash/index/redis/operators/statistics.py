@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from simhash.index.interface import Partition, Record
-from simhash.index.redis.layout import RECORDS_PER_HASH
+from simhash.index.redis.layout import RECORDS_PER_HASH, literal, tag_of
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.kept_versions import bits_there
 from simhash.index.redis.operators.migration import Begun, begun
@@ -129,7 +129,8 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int | No
 
     Args:
         partitions: those that it has journals of.
-        sample: buckets to look at, for each table, band and so on; None: all of at most `EXACT_KEYS`, else `SAMPLE`.
+        sample: buckets to look at, for each table, band and so on; None: all where there are, or may be, at most
+            `EXACT_KEYS` keys, else `SAMPLE`.
     """
     begin = stretch(inside, 0, 1)
     layout = inside.layout
@@ -148,18 +149,19 @@ def statistics(inside: Inside, partitions: Sequence[Partition], sample: int | No
         return f"{start}{number:0{layout.digits}x}"
 
     of = range(1 << layout.spec.bucket_bits)
+    there: list[str] | None = None
     if sample is None:
         keys = sum(map(len, starts.values())) * len(of) + len(hashes)
         sample = keys if keys <= EXACT_KEYS else SAMPLE
-    kinds = [buckets(kind, all_of, key, of, sample, random, look) for kind, all_of in starts.items() if all_of]
+        there = _all_keys(inside) if keys > EXACT_KEYS >= _keys_there(inside) else None
+    chosen = Chosen(sample, random, there)
+    kinds = [buckets(kind, all_of, key, of, chosen, look) for kind, all_of in starts.items() if all_of]
     records = [layout.records_start]
-    kinds.append(buckets("records", records, lambda start, n: f"{start}{n:x}", hashes, sample, random, look))
+    kinds.append(buckets("records", records, lambda start, n: f"{start}{n:x}", hashes, chosen, look))
     if (bits := bits_there(inside)) is not None:
         versions, urls = [layout.versions_start], range(1 << bits)
         digits = -(-bits // 4)
-        kinds.append(
-            buckets("versions", versions, lambda start, n: f"{start}{n:0{digits}x}", urls, sample, random, look)
-        )
+        kinds.append(buckets("versions", versions, lambda start, n: f"{start}{n:0{digits}x}", urls, chosen, look))
     journals = [layout.journal(partition) for partition in partitions]
     memory = inside.client.info("memory")
     place = inside.client.connection_pool.connection_kwargs
@@ -203,27 +205,51 @@ def _newest(inside: Inside, begin: Stretch) -> Record | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which buckets are looked at.
+
+    Attributes:
+        sample: so many of each start, at random; all where there are no more.
+        there: all keys that the server has, where they are few: then it is all of these.
+    """
+
+    sample: int
+    random: Random
+    there: Sequence[str] | None
+
+    def keys(self, starts: Sequence[str], key: Callable[[str, int], str], of: range) -> tuple[list[str], int]:
+        """Their keys, and for how many of the `of` of each start these stand; `key` names one."""
+        if self.there is not None:
+            return [each for each in self.there if each.startswith(tuple(starts))], len(of)
+        numbers: Sequence[int] = of if self.sample >= len(of) else self.random.sample(of, self.sample)
+        return [key(start, number) for start in starts for number in numbers], len(numbers)
+
+
+def _keys_there(inside: Inside) -> int:
+    database = inside.client.connection_pool.connection_kwargs.get("db") or 0
+    return int(inside.client.info("keyspace").get(f"db{database}", {}).get("keys", 0))
+
+
+def _all_keys(inside: Inside) -> list[str]:
+    pattern = f"{literal(tag_of(inside.layout.name))}*"
+    return sorted({key.decode() for key in inside.client.scan_iter(pattern, count=AT_ONCE)})  # a scan may repeat some
+
+
 def buckets(
-    kind: str,
-    starts: Sequence[str],
-    key: Callable[[str, int], str],
-    of: range,
-    sample: int,
-    random: Random,
-    look: Looker,
+    kind: str, starts: Sequence[str], key: Callable[[str, int], str], of: range, chosen: Chosen, look: Looker
 ) -> Kind:
-    """All buckets of one kind, from `sample` of the `of` of each start; `key` names one."""
-    chosen: Sequence[int] = of if sample >= len(of) else random.sample(of, sample)
-    keys = [key(start, number) for start in starts for number in chosen]
+    """All buckets of one kind, from those that are looked at."""
+    keys, looked_at = chosen.keys(starts, key, of)
     there = [found for found in look(keys, "hlen") if found[1]]
-    times = len(of) / len(chosen)
+    times = len(of) / looked_at
     largest = sorted((Bucket(key, entries) for key, entries, _ in there), key=lambda b: (-b.entries, b.key))[:LARGEST]
     return Kind(
         kind,
         round(times * len(there)),
         round(times * sum(entries for _, entries, _ in there)),
         round(times * sum(size for _, _, size in there)),
-        len(keys),
+        looked_at * len(starts),
         len(of) * len(starts),
         tuple(largest),
     )
