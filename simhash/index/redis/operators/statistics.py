@@ -213,7 +213,7 @@ class Chosen:
 
     Attributes:
         sample: so many of each start, at random; all where there are no more.
-        there: all keys that the server has, where they are few: then it is all of these.
+        there: all keys of the index, where its server has few: then it is these.
     """
 
     sample: int
