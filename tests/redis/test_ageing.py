@@ -613,7 +613,8 @@ def test_an_archive_that_is_gone_for_a_while_is_waited_for(kept):
     away.rename(place)
     index = connected_index(wanted, configured_profile(wanted))
     index.check_and_insert([entry(n, None, digest=f"text:{n:032x}") for n in range(30)], {PAGES: 0})
-    until(lambda: fills.done() or metric("simhash_dedup_archive_pages") == 20, "pages on disk")
+    # Ten pages stay, and fewer than five may wait: those behind the first ones that were seen.
+    until(lambda: fills.done() or metric("simhash_dedup_archive_pages") > 15, "pages on disk")
     assert not fills.done()
 
 
