@@ -54,7 +54,7 @@ ELSEWHERE = ("docs/batch.md", "docs/data-sets.md", "docs/formats.md")
 NOTHING_INSTALLED = {"MAKEFLAGS": "STAMP= DEV_STAMP="}
 """The environment in which `make` takes the environment that there is as it is."""
 _NOT_COPIED = (".git", ".venv*", ".cache", ".hypothesis", ".*_cache", "__pycache__", "out", "dist", "build", "target")
-_CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=pages/s)\s+[\d,]+")
+_CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=^ seconds)\s+[\d.]+", re.M)
 """Figures that another run, or another machine, gives otherwise."""
 
 

@@ -193,7 +193,7 @@ def test_any_number_of_processes_gives_the_same_bytes(pages, tmp_path):
 
 def test_the_summary_is_shown_and_quiet_shows_nothing(pages, tmp_path):
     done = run("file", pages, "--out", tmp_path / "out", "--unique-out", tmp_path / "unique")
-    for word in ("unique", "duplicates, near", "bits apart", "pages/s", "verdicts:", "unique pages:"):
+    for word in ("unique", "duplicates, near", "bits apart", "seconds", "verdicts:", "unique pages:"):
         assert word in done.stderr
     assert run("file", pages, "--out", tmp_path / "out", "--quiet", "--force").stderr == ""
 

@@ -12,6 +12,8 @@ from worker.files.summary import Summary
 from worker.records.verdict import Verdict
 
 SHOWN_REASONS, SHOWN_CHARACTERS = 5, 300
+LEAST_SECONDS = 10
+"""Of a shorter run pages/s say how long its start took."""
 NO_FIGURES: Mapping[str, int] = {}
 
 
@@ -46,7 +48,8 @@ def _figures(summary: Summary, more: Mapping[str, int]) -> Table:
         "rejected": summary.rejected,
         "skipped (no pages)": summary.skipped,
         **({"given again, read once": summary.again} if summary.again else {}),
-        "pages/s": round(summary.pages_per_second),
+        "seconds": round(summary.seconds, 1),
+        **({"pages/s": round(summary.pages_per_second)} if summary.seconds >= LEAST_SECONDS else {}),
     }
     for name, value in (rows | dict(more)).items():
         table.add_row(name, f"{value:,}")
