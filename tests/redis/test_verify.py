@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from simhash.index.interface import Relation
+from simhash.index.redis.layout import BAND_FIELD_BITS, bucket_bits
 from simhash.relation.tables import NAMES, design
 from simhash.signature.profiles import PROFILES
 from simhash.signature.profiles import profile as profile_of
 from tests.unit.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
+from worker.cli.file import DEFAULTS
 from worker.errors import SettingsError
 from worker.verifying import rules, sources, table_masks
 from worker.verifying.missed import MissedSearch
@@ -646,6 +648,27 @@ def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
     theirs, relation = table_masks.named(name, 64), Relation(design(name), 12, 20, 128, bands)
     assert ours.place_limit(theirs) == relation.place_limit
     assert [ours.neighbour_limit(theirs, probes) for probes in theirs.probes] == relation.neighbour_limits
+
+
+def test_the_place_of_a_band_is_as_wide_as_that_of_files():
+    laid_out = bucket_bits(DEFAULTS["documents"], design("3"))
+    rule = rules.Rule(k=3, reach=14, verifier_reach=76, verifier_bits=344, bands=6)
+    assert rule.place_bits == laid_out + BAND_FIELD_BITS
+
+
+@pytest.mark.parametrize(("told_bits", "bits"), [((), 22), (("--bucket-bits", 9), 16), (("--bucket-bits", 30), 32)])
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_crowd_fills_the_place_of_a_band_where_all_its_bits_are_equal(verify, told_bits, bits, is_full):
+    """Two pages share a band key and no prefix; two others came to the place before, or to the one beside it."""
+    near = 0x1234567890ABCDEF
+    told = judged(of_fingerprints(0, 0xFFFFFFFFFFFFFFFF, near, near ^ 0x0101010101010101), relation("4"))
+    key = 0xABCD1235
+    beside = key ^ (1 << 32 - bits)
+    others = key ^ (bits < 32), key ^ 2 * (bits < 31)
+    for n, (page, own) in enumerate(zip(told, (*(others if is_full else (beside, beside)), key, key), strict=True), 1):
+        page.update(verdict="unique", match=None, seq=n, verifier=f"{0:016x}{own:08x}{0:016x}")
+    found = verify(told, "--design", "4", "--place-limit", 2, *told_bits, rule=relation("4"))[0]
+    assert found == ({} if is_full else {"two unique pages match": 1})
 
 
 def test_a_template_is_checked_in_linear_time(verify, monkeypatch):

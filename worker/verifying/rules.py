@@ -30,7 +30,7 @@ from worker.verifying.verdict_columns import Numbers
 
 BAND_BITS = 32
 MOST_COMPARED, LEAST_IN_PLACE = 2304, 8
-BUCKET_BITS = 14
+BUCKET_BITS = 15
 """What an index has that is laid out for a million pages, as `file` does; one for fewer has less: `--index` tells."""
 PLACE_BITS = 7
 """How many bits of a band key, behind the bucket's, make up its place."""
