@@ -10,13 +10,15 @@ import msgspec
 import pytest
 
 from simhash.index.interface import Relation
-from simhash.index.redis.layout import BAND_FIELD_BITS, bucket_bits
+from simhash.index.redis.layout import BAND_FIELD_BITS
+from simhash.index.texts import spec_for
 from simhash.relation.tables import NAMES, design
-from simhash.signature.profiles import PROFILES
+from simhash.signature.profiles import DEFAULT, PROFILES
 from simhash.signature.profiles import profile as profile_of
 from tests.unit.test_docs import imports_of, modules
 from tests.verdicts import flags, judged, lines, of_fingerprints, pages, relation
-from worker.cli.file import DEFAULTS
+from worker.cli.file import DEFAULTS as FOR_FILES
+from worker.cli.verify import DEFAULT_LIMIT
 from worker.errors import SettingsError
 from worker.verifying import rules, sources, table_masks
 from worker.verifying.missed import MissedSearch
@@ -650,10 +652,24 @@ def test_a_place_takes_as_many_pages_as_the_index_says(name, bands):
     assert [ours.neighbour_limit(theirs, probes) for probes in theirs.probes] == relation.neighbour_limits
 
 
-def test_the_place_of_a_band_is_as_wide_as_that_of_files():
-    laid_out = bucket_bits(DEFAULTS["documents"], design("3"))
-    rule = rules.Rule(k=3, reach=14, verifier_reach=76, verifier_bits=344, bands=6)
-    assert rule.place_bits == laid_out + BAND_FIELD_BITS
+@pytest.mark.parametrize(
+    ("profile", "given", "expected"),
+    [
+        ("jieba-keywords/1", {}, None),
+        ("default/2", {"verifier_reach": -1}, None),
+        ("default/2", {"verifier_reach": 0}, 0),
+        ("mine/1", {"k": 3, "reach": 5, "verifier_reach": -1}, None),
+        ("mine/1", {"k": 3, "reach": 5, "verifier_reach": 9}, 9),
+    ],
+)
+def test_a_reach_below_zero_says_that_there_is_no_verifier(profile, given, expected):
+    assert rules.rule_of(profile, None, rules.Given(**given), None).verifier_reach == expected
+
+
+def test_places_are_those_of_an_index_for_files_where_nobody_says_otherwise():
+    index, rule = spec_for(DEFAULT, FOR_FILES["documents"]), rules.Rule(*rules.PROFILES["default/2"])
+    assert rule.place_bits == index.bucket_bits + BAND_FIELD_BITS
+    assert index.relation.place_limit == DEFAULT_LIMIT
 
 
 @pytest.mark.parametrize(("told_bits", "bits"), [((), 22), (("--bucket-bits", 9), 16), (("--bucket-bits", 30), 32)])

@@ -20,8 +20,9 @@ from worker.index.whole import found_whole
 from worker.lines import lines_in
 from worker.settings import Settings
 from worker.verifying.checks import Check
-from worker.verifying.rules import BUCKET_BITS, Given
+from worker.verifying.rules import BUCKET_BITS, PROFILES, Given, Rule
 from worker.verifying.sources import Sources
+from worker.verifying.table_masks import named
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -38,6 +39,7 @@ NAMES = (
     "max_documents",
     *LOGGING,
 )
+DEFAULT_LIMIT = Rule(*PROFILES["default/2"]).place_limit(named("3", 64))
 
 
 @click.command()
@@ -57,7 +59,7 @@ NAMES = (
 @click.option(
     "--place-limit",
     type=click.IntRange(0),
-    help="pages that a place takes; 0: any number  [default: by the design, 128 for the default one]",
+    help=f"pages that a place takes; 0: any number  [default: by the design, {DEFAULT_LIMIT} for the default one]",
 )
 @click.option(
     "--bucket-bits", type=click.IntRange(1, 32), help=f"the index's b; --index knows it  [default: {BUCKET_BITS}]"
