@@ -227,6 +227,21 @@ def known(session):
         return session.attested()
 
 
+def test_a_partition_is_begun_again_where_its_group_stands(three_records):
+    """At the mark or above it; and where nothing was committed yet, only if the mark is where the partition begins."""
+    _, session_of_group = three_records
+    with session_of_group() as session:
+        gained = gained_by(session)
+        assert session.begin_again(gained.partition, 0).is_new
+        with pytest.raises(PositionRewound, match="has no offset"):
+            session.begin_again(gained.partition, 2)
+        session.send([], {gained.partition: 2}, lambda _: None)
+        for mark in (0, 1, 2):
+            assert session.begin_again(gained.partition, mark)[:2] == (gained.partition, 2)
+        with pytest.raises(PositionRewound, match="below the mark 3"):
+            session.begin_again(gained.partition, 3)
+
+
 def test_a_topic_that_is_made_again_while_a_worker_stands_still_is_noticed_before_and_behind_its_commit(
     three_records, monkeypatch
 ):
