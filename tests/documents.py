@@ -56,6 +56,8 @@ NOTHING_INSTALLED = {"MAKEFLAGS": "STAMP= DEV_STAMP="}
 _NOT_COPIED = (".git", ".venv*", ".cache", ".hypothesis", ".*_cache", "__pycache__", "out", "dist", "build", "target")
 _CHANGING = re.compile(r"\d[\d,.]*(?=\s?(?:s|ms|us|/s|pages/s|MiB|kB)\b)|(?<=^ seconds)\s+[\d.]+", re.M)
 """Figures that another run, or another machine, gives otherwise."""
+_PROGRESS = re.compile(r"^(?!warning)[a-z]+ing\b[^:\n]*: .*\n", re.M)
+"""Lines as "reading the input: 100,000 records", of which a slow machine prints more."""
 
 
 class Block(NamedTuple):
@@ -148,8 +150,7 @@ def printed(command: str, folder: Path, addresses: Mapping[str, str]) -> str:
     told = done.stdout
     for shown, real in addresses.items():
         told = told.replace(real, shown)
-    told = re.sub(r"^judging: .*\n", "", told, flags=re.M)  # progress, of which slow machines print more
-    return re.sub(r"[ \t]+$", "", told, flags=re.M)
+    return re.sub(r"[ \t]+$", "", _PROGRESS.sub("", told), flags=re.M)
 
 
 def run_console(path: Path, folder: Path, addresses: Mapping[str, str], kafka: bool = False) -> None:
