@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from functools import partial
 from random import Random
 
@@ -18,6 +19,7 @@ from simhash.index import IndexSpec, Partition, Relation
 from simhash.index.memory import MemoryIndex
 from simhash.relation.tables import design
 from simhash.signature.profiles import profile
+from tests.kafka.test_membership import polled_all_the_time
 from tests.servers import KEEPS_ALL, running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
 from worker.errors import BrokerError, BrokerUnreachable, SettingsError
@@ -143,6 +145,42 @@ def test_who_answers_after_a_failure_is_held_against_what_others_committed_too(k
 
     run(stream, attesting, 60, on_step=goes_away_once)
     assert {"another worker's", "own"} in attesting.presented
+
+
+def test_what_is_lost_between_its_judgement_and_its_commit_is_anothers_to_answer(
+    kafka_server, redis_server, name, index, monkeypatch
+):
+    """A worker stands still with a judged batch of two partitions, until one of them is another member's."""
+    quick = {"session_timeout": "3s", "transaction_timeout": "4s", "redis_timeout": "1s"}
+    stream = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=2, settings=quick)
+    stream.create()
+    stream.send([json_page(n, text) for n, text in enumerate(texts(16, Random(6)))])
+    ours, steps, first, answered, other, made = [], [], set(), [], ExitStack(), Session
+
+    def session(*given):
+        ours.append(made(*given))
+        return ours[-1]
+
+    def share(step):
+        steps.append(step)
+        if steps.count("judged") == 1 and step == "judged":
+            joined = other.enter_context(closing(made(stream.loaded(), f"{name}-other")))
+            other.enter_context(polled_all_the_time(joined))
+            until(lambda: not ours[-1].settled(), "the other joins the group")
+        if steps.count("committed") == 1 and step == "committed":
+            answered.extend(stream.answers())
+            other.close()
+
+    def noted(outcome):
+        if steps.count("polled") == 1:
+            first.add(outcome.source.partition)
+        return outcome
+
+    monkeypatch.setattr(f"{__name__}.Session", session)
+    with other:
+        run(stream, index, 16, noted, on_step=share)
+    assert (first, len(answered)) == ({0, 1}, 8)
+    assert set(stream.answers().values()) == {1}
 
 
 class Restored(Attesting):
