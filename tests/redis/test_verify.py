@@ -679,9 +679,9 @@ def test_a_crowd_fills_the_place_of_a_band_where_all_its_bits_are_equal(verify, 
     near = 0x1234567890ABCDEF
     told = judged(of_fingerprints(0, 0xFFFFFFFFFFFFFFFF, near, near ^ 0x0101010101010101), relation("4"))
     key = 0xABCD1235
-    beside = key ^ (1 << 32 - bits)
-    others = key ^ (bits < 32), key ^ 2 * (bits < 31)
-    for n, (page, own) in enumerate(zip(told, (*(others if is_full else (beside, beside)), key, key), strict=True), 1):
+    within, beside = (key ^ 1 if bits < 32 else key), key ^ (1 << 32 - bits)
+    others = [within if is_full else beside] * 2
+    for n, (page, own) in enumerate(zip(told, (*others, key, key), strict=True), 1):
         page.update(verdict="unique", match=None, seq=n, verifier=f"{0:016x}{own:08x}{0:016x}")
     found = verify(told, "--design", "4", "--place-limit", 2, *told_bits, rule=relation("4"))[0]
     assert found == ({} if is_full else {"two unique pages match": 1})
