@@ -62,7 +62,10 @@ DEFAULT_LIMIT = Rule(*PROFILES["default/2"]).place_limit(named("3", 64))
     help=f"pages that a place takes; 0: any number  [default: by the design, {DEFAULT_LIMIT} for the default one]",
 )
 @click.option(
-    "--bucket-bits", type=click.IntRange(1, 32), help=f"the index's b; --index knows it  [default: {BUCKET_BITS}]"
+    "--bucket-bits",
+    type=click.IntRange(1, 32),
+    help=f"the index's b: less than {BUCKET_BITS} of one for fewer pages than a million; --index knows it  "
+    f"[default: {BUCKET_BITS}]",
 )
 @click.option(
     "--k", type=click.IntRange(0), help="bits within which every pair is found  [default: the profile's, as below]"
