@@ -12,7 +12,7 @@ import redis
 from hypothesis import settings as hypothesis_settings
 
 from simhash import native
-from tests import batches
+from tests import batches, copies
 from tests.backends import KINDS, Backend
 from tests.servers import (
     RedisServer,
@@ -28,6 +28,7 @@ from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchSummary
 from worker.cli.main import main
 from worker.index.stores import connect
+from worker.judging import children
 from worker.settings import Settings
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
@@ -45,6 +46,14 @@ def _no_settings_from_outside() -> None:
     os.environ.setdefault(ONE_THREAD, "1")  # as the command itself does it
     # Spark's processes live for seconds here.
     os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_children() -> Iterator[None]:
+    """Most tests need no fingerprinting children that load everything anew; a file that does overrides this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(children, "subprocess", copies.FOR_CHILDREN)
+        yield
 
 
 _stores: list[str] = []

@@ -1,10 +1,11 @@
 """Processes of ours that begin as copies of one that has loaded everything: a second of processor time less for each.
 
     start("worker.__main__", ["verify"], environment, stdout, stderr)      as `python -m worker verify`
+    monkeypatch.setattr(children, "subprocess", FOR_CHILDREN)              the children that fingerprint pages, too
 
 In all else such a process is like another: it has a number, signals, an environment and files of its own, and an end.
 `python -m tests.copies` is the one that is copied. It does nothing but load, and fork for each request that comes; it
-has no threads. A copy's parent is a copy too: it waits for the end, and tells it.
+has no threads. A copy's parent is a copy too: it waits for the end, and tells it. Copies ask for copies where all ask.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
 from typing import IO, Any
+
+from simhash.signature.profiles import profile
+from worker.judging import children
+from worker.judging.fingerprinters import WARM_UP
+from worker.stopping import STOPPING
 
 ROOT = Path(__file__).parent.parent
 LOADED = ("tests.faulty_worker", "worker.cli.main", "worker.cli.dlq", "worker.cli.index", "worker.cli.verify")
@@ -31,6 +37,10 @@ LOADED = ("tests.faulty_worker", "worker.cli.main", "worker.cli.dlq", "worker.cl
 Done = subprocess.CompletedProcess[str]
 _NUMBER = struct.Struct("<i")
 _LARGEST_REQUEST = 1 << 17
+REAL_CHILDREN = "TESTS_REAL_CHILDREN"
+"""Where a copy has this in its environment its fingerprinting children are none: they descend from it."""
+_asking: socket.socket | None = None
+"""The connection to the process that is copied; that ends when nobody has it any more."""
 
 
 class Process:
@@ -42,20 +52,20 @@ class Process:
         self.returncode: int | None = None
 
     def _number(self, seconds: float | None) -> int:
-        """The next number that its parent tells; TimeoutError if none comes."""
+        """The next number that its parent tells; subprocess.TimeoutExpired if none comes."""
         if not select.select([self._told], [], [], seconds)[0]:
-            raise TimeoutError
+            raise subprocess.TimeoutExpired("a copy", seconds or 0)
         (number,) = _NUMBER.unpack(os.read(self._told, _NUMBER.size))
         return int(number)
 
     def poll(self) -> int | None:
         """Its exit code (negative: the signal that ended it); None while it runs."""
-        with suppress(TimeoutError):
+        with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait so many seconds for its end, and give its exit code; TimeoutError while it runs."""
+        """Wait so many seconds for its end, and give its exit code; subprocess.TimeoutExpired while it runs."""
         if self.returncode is None:
             self.returncode = self._number(timeout)
             os.close(self._told)
@@ -80,9 +90,26 @@ def start(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[Any], stderr: IO[Any]
 ) -> Process:
     """Run the `main` of a module as a program of its own."""
+    with open(os.devnull) as nothing:
+        return _ask(module, "main", arguments, environment, [nothing.fileno(), stdout.fileno(), stderr.fileno()])
+
+
+def _start_child(_: Sequence[str], stdin: int, stdout: int) -> Process:
+    """As `worker.judging.children` calls `subprocess.Popen`."""
+    return _ask("tests.copies", "fingerprint", [], os.environ, [stdin, stdout, 2])
+
+
+FOR_CHILDREN = SimpleNamespace(Popen=_start_child, TimeoutExpired=subprocess.TimeoutExpired)
+"""What `worker.judging.children` needs of `subprocess`."""
+
+
+def _ask(
+    module: str, function: str, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
+) -> Process:
     told, tells = os.pipe()
-    request = json.dumps([module, [*arguments], dict(environment)]).encode()
-    socket.send_fds(_original(), [request], [stdout.fileno(), stderr.fileno(), tells])
+    request = json.dumps([module, function, [*arguments], dict(environment)]).encode()
+    original = _original()
+    socket.send_fds(original, [request], [*files, tells, original.fileno()])
     os.close(tells)
     return Process(told)
 
@@ -103,24 +130,26 @@ def _whole(file: IO[str]) -> str:
     return file.read()
 
 
-@cache
 def _original() -> socket.socket:
-    """The connection to the process that is copied; that ends when nobody has it any more."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    subprocess.Popen([sys.executable, "-m", "tests.copies"], cwd=ROOT, stdin=its)
-    its.close()
-    return ours
+    global _asking
+    if _asking is None:
+        _asking, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        subprocess.Popen([sys.executable, "-m", "tests.copies"], cwd=ROOT, stdin=its)
+        its.close()
+    return _asking
 
 
 def main() -> None:
     """Load, and be copied."""
     for name in LOADED:
         import_module(name)
+    profile("default").signature_of_html(WARM_UP, b"")
     requests = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the copies' parents: nobody waits for them
     while True:
-        request, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
+        request, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 5)
         if not request:
             return None
         if os.fork() == 0:
@@ -130,24 +159,44 @@ def main() -> None:
             os.close(file)
 
 
-def _run(module: str, arguments: list[str], environment: dict[str, str], stdout: int, stderr: int, tells: int) -> None:
+def fingerprint() -> None:
+    """What `worker.judging.children` runs, as it does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    children.serve()
+
+
+def _run(
+    module: str,
+    function: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    tells: int,
+    asking: int,
+) -> None:
+    global _asking
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
-        os.close(stdout)
-        os.close(stderr)
-        os.write(tells, _NUMBER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        os.write(tells, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        for file in (stdin, stdout, stderr, asking):
+            os.close(file)
+        with suppress(BrokenPipeError):  # whoever asked has ended before
+            os.write(tells, _NUMBER.pack(pid))
+            _, status = os.waitpid(pid, 0)
+            os.write(tells, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
         os._exit(0)
     os.close(tells)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    os.close(stdout)
-    os.close(stderr)
+    for number, file in enumerate((stdin, stdout, stderr)):
+        os.dup2(file, number)
+        os.close(file)
+    _asking = socket.socket(fileno=asking)
     os.environ.clear()
     os.environ.update(environment)
+    if REAL_CHILDREN not in environment:
+        vars(children)["subprocess"] = FOR_CHILDREN
     sys.argv = [module, *arguments]
-    import_module(module).main()
+    getattr(import_module(module), function)()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from simhash.index import Entry
+from tests.copies import REAL_CHILDREN
 from tests.processes import descendants
 from tests.servers import running_kafka
 from tests.stream import Stream, closing_admin, json_page, relation_of_workers, texts, until, working
@@ -467,8 +468,9 @@ def standing_still(processes):
                 os.kill(process, signal.SIGCONT)
 
 
-def test_a_rebalance_in_the_middle_of_a_batch(kafka_server, redis_server, name):
+def test_a_rebalance_in_the_middle_of_a_batch(kafka_server, redis_server, name, monkeypatch):
     """While a batch is being fingerprinted its partition becomes another member's, who gives it back unread."""
+    monkeypatch.setenv(REAL_CHILDREN, "yes")
     patient = {"session_timeout": "10s", "page_deadline": "120s"}
     made = Stream(name, kafka_server.bootstrap_servers, redis_server.url, partitions=4, settings=patient)
     made.create()

@@ -10,6 +10,7 @@ import xxhash
 from kafka import KafkaProducer
 
 from benchmarks.samples import page_values, read_pages
+from tests.copies import REAL_CHILDREN
 from tests.numpy_only import IN_NUMPY
 from tests.processes import descendants
 from tests.stream import ERRORS, Stream, json_page, until, working
@@ -23,6 +24,14 @@ MIB = 1 << 20
 MOST_RESIDENT = 250 * MIB
 """Of each process, with the default profile, at its highest."""
 LONGEST = 10 * MIB - 200
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_children():
+    """None: real ones are measured."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(REAL_CHILDREN, "yes")
+        yield
 
 
 def words() -> str:

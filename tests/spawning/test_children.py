@@ -15,6 +15,11 @@ from worker.judging.fingerprinters import CHUNK_PAGES, Fingerprinters, PageLimit
 from worker.judging.judge import Prepared
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_children():
+    """None: real ones are what is tested."""
+
+
 def fingerprinting():
     """The children of pools that run in this process, and no server that tests have started beside them."""
     of_pools = {pid for pid in descendants(os.getpid()) if b"worker.judging.children" in command_line(pid)}

@@ -22,6 +22,11 @@ RECIPE = Recipe(DEFAULT, "json", Limits(page=1 << 20, url=1 << 10, key=1 << 10))
 DEADLINE_SECONDS = 2.0
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_children():
+    """None: real ones are what is tested."""
+
+
 class PanicException(BaseException):
     """As a parser in Rust raises it: no Exception."""
 
