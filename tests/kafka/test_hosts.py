@@ -5,7 +5,7 @@ import itertools
 import pytest
 from kafka import KafkaProducer
 
-from tests.stream import Stream, closing_admin
+from tests.stream import Stream, closing_admin, until
 from tests.unit.test_hosts import verdict
 from worker.errors import Fenced
 from worker.hosts import Hosts, decoded
@@ -179,4 +179,5 @@ def test_hosts_are_compacted_and_topics_says_when_they_are_not(stream, settings,
     with closing_admin(stream.bootstrap_servers) as admin:
         admin.delete_topics([settings.hosts_topic])
         admin.create_topics({settings.hosts_topic: {"num_partitions": 1, "configs": {}}}, wait_for_metadata=True)
-    assert "cleanup.policy is delete, which drops hosts; set it to compact" in say("topics")[1]
+    # What a broker knows of the new topic may come a moment after what it still knew of the old one.
+    until(lambda: "cleanup.policy is delete, which drops hosts; set it to compact" in say("topics")[1], "it is said")
