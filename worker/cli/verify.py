@@ -103,7 +103,7 @@ def verify(
 
     Let the workers come to the end of the input first: a record on its way counts as lost. Give max_age, max_documents
     and takedowns where the index has them: what it forgot is not held against it. Verdicts of an index that was judged
-    beside a `base`, rewound or rebuilt with losses are not what is checked here. A million take some minutes and 1 GiB.
+    beside a `base`, rewound or rebuilt with losses are not what is checked here. A million take half a minute, 0.5 GB.
 
     How far two pages of a shipped profile may be apart is known; of another one --k, --reach and so on say it, or the
     index. Without its design, and of an index that was migrated, only those pairs are looked for that every design
