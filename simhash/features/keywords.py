@@ -24,9 +24,8 @@ Method = Literal["tfidf", "textrank"]
 
 _BLOCK_CHARACTERS = 4096
 # jieba takes time quadratic in a run of unknown Han, and 150 bytes for each character of an unbroken block.
-_TOO_LONG = re.compile(
-    f"[\u4e00-\u9fd5]{{{HAN_RUN_CHARACTERS}}}|[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]{{{_BLOCK_CHARACTERS}}}"
-)
+_LONG_HAN = re.compile(f"[\u4e00-\u9fd5]{{{HAN_RUN_CHARACTERS}}}")
+_LONG_BLOCK = re.compile(f"[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]{{{_BLOCK_CHARACTERS}}}")
 _USER_LINE = re.compile(r"(?P<word>.+?)(?: (?P<frequency>[0-9]+))?(?: (?P<tag>[a-z]+))?")
 
 
@@ -87,7 +86,9 @@ class Keywords:
 
 def break_long_runs(text: str) -> str:
     """Put a line's end into runs longer than jieba can take in time linear in the text."""
-    return _TOO_LONG.sub(r"\g<0>\n", text)
+    for too_long in (_LONG_HAN, _LONG_BLOCK):
+        text = too_long.sub(r"\g<0>\n", text)
+    return text
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import jieba
 import jieba.analyse
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simhash.errors import ProfileError
@@ -74,6 +74,7 @@ def test_cutting_first_and_joining_changes_what_is_cut() -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(["爨" * 200, "龑a", "b" * 3000, "。", " "]), max_size=12).map("".join))
+@example("b" * 3000 + "爨" * 400 + "b" * 3000)
 def test_runs_without_end_are_broken_before_jieba_sees_them(text: str) -> None:
     broken = break_long_runs(text)
     assert broken.replace("\n", "") == text
