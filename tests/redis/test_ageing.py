@@ -143,6 +143,7 @@ def test_whatever_goes_to_disk_meanwhile_the_answers_are_those_of_one_list(backe
             model.take_down({each.record.seq for each in found})
     assert {record.seq for _, record in aged.whole().scan()} == {seq for _, seq, _ in model.live}
     assert aged.contents().segments
+    assert aged.contents().pages == len([*aged.whole().archived()])
     assert aged.backend.operations(aged.worker).check(lambda _: None).violations == []
 
 
@@ -252,6 +253,18 @@ def test_a_page_that_is_taken_down_on_its_way_to_disk_does_not_come_back(aged, p
     aged.ageing(5, takes_down).retire()
     filled.take_down({3, 7})
     assert {3, 7} <= set(aged.contents().gone)
+    goes_on(aged, filled, pages)
+
+
+def test_pages_that_were_taken_down_before_are_none_of_the_archives(aged, pages, filled):
+    """They were counted off those that came: of more than came there were fewer than none, and no worker lived on."""
+    first = {*range(2, 12)}
+    assert aged.whole().take_down([Found(f, r) for f, r in aged.whole().scan() if r.seq in first]) == len(first)
+    filled.take_down(first)
+    aged.ageing(aged.worker.documents() - 4).retire()
+    held = aged.contents()
+    assert (held.archived, held.pages, held.gone) == (14, 4, ())
+    assert {record.seq for _, record in aged.whole().archived()} == {1, 12, 13, 14}
     goes_on(aged, filled, pages)
 
 

@@ -72,7 +72,7 @@ class Ageing:
         def edit(before: Contents) -> Contents | None:
             if before.archived != due.first - 1:
                 return None  # somebody else was quicker
-            gone = self.retiring.gone(due.first, leaving.last)
+            gone = self.retiring.gone(due.first, leaving.last) - leaving.gaps
             self.on_step("looked")
             return before.with_segment(segment if leaving.pages else None, leaving.last, gone)
 

@@ -76,8 +76,8 @@ class Contents(msgspec.Struct, frozen=True):
 
     @property
     def pages(self) -> int:
-        """How many records are found."""
-        return sum(segment.pages for segment in self.segments) - len(self.gone)
+        """How many records are found; fewer by those of `gone` that were taken down before they could come here."""
+        return max(0, sum(segment.pages for segment in self.segments) - len(self.gone))
 
     def with_segment(self, segment: Segment | None, archived: int, gone: Iterable[int]) -> Contents:
         """The next moment: the records up to number `archived` have come, of which some are gone already."""

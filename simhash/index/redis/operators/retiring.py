@@ -19,7 +19,7 @@ of turn since it was looked what was, and then it is looked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -179,6 +179,7 @@ class Leaving:
     Attributes:
         most: records at once.
         pages, last: how many there were, and up to which number none is left behind; known at the end.
+        gaps: the numbers on the way whose records were removed before they could come; known at the end.
     """
 
     retiring: Retiring
@@ -186,6 +187,7 @@ class Leaving:
     most: int
     pages: int = 0
     last: int = 0
+    gaps: set[int] = field(default_factory=set)
 
     def batches(self, skip: int) -> Iterator[Portion]:
         """See `EntrySource.batches`; an item is a record.
@@ -208,4 +210,6 @@ class Leaving:
                     return
                 self.pages += 1
                 yield entry.fingerprint, entry.record
+            else:
+                self.gaps.add(entry.seq)
             self.last = entry.seq
