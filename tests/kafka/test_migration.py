@@ -193,6 +193,7 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
         with Dying(mine, last, answered), suppress(Killed):
             migrated(mine, name, to_design("10"))
             killed = False
+        assert_whole(client, name)
         with suppress(IndexMigrated):
             answers += [summary(a.decision) for a in old.check_and_insert(pages[80:110], {})]
         if client.exists(f"{{{name}}}~2:meta"):
@@ -205,6 +206,24 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
         if not killed:
             break
     assert last > 15
+
+
+def test_tables_that_were_replaced_and_not_removed_are_noted_by_a_check(redis_server, client, name, small_steps):
+    def killed(progress):
+        if isinstance(progress, Removal):
+            raise Killed
+
+    def said(*words):
+        done = CliRunner().invoke(commands, ["index", *words, "--redis-url", redis_server.url, "--index-name", name])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    opened(client, name).check_and_insert(pages_of(80, 5), {})
+    with patch("simhash.index.redis.operators.migration.KEYS_AT_ONCE", 10), pytest.raises(Killed):
+        migrated(client, name, to_design("10"), killed)
+    assert "keys are of tables that a migration has replaced: `simhash-dedup index migrate` with" in said("check")
+    said("migrate", "--design", "10", "--bucket-bits", "7")
+    assert "replaced" not in said("check")
 
 
 @pytest.mark.parametrize("step", ["copying", "switching"])

@@ -18,6 +18,8 @@ MADE_WITH = ("design", "bucket_bits", "capacity", "profile")
 """Fields of the meta that a migration can change, or must not."""
 STATE = ("seq", "first", "documents")
 """Fields that change with each page."""
+REPLACED_FIELD = "retired"
+"""Field that says what the keys of tables start with which a migration has replaced, until it has removed them."""
 _json = msgspec.json.Encoder(order="sorted")
 
 

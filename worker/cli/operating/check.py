@@ -51,6 +51,11 @@ def _text(found: CheckFindings) -> str:
         lines.append(f"... and {len(found.violations) - SHOWN:,} more (--json has them all)")
     if found.long_buckets:
         lines.append(f"note: {found.long_buckets:,} buckets are too long for a listpack and take more memory")
+    if found.replaced:
+        lines.append(
+            f"note: {found.replaced:,} keys are of tables that a migration has replaced: `simhash-dedup index migrate` "
+            "with its options again removes them"
+        )
     if found.crowded:
         lines.append(f"note: {found.crowded:,} records do not stand in all their places, because one was full")
     result = f"{len(found.violations):,} violations" if found.violations else "the index is whole"

@@ -37,8 +37,17 @@ from simhash.index.redis.layout import (
 from simhash.index.redis.operators.check_findings import CheckFindings, Violation
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.kept_versions import bits_there
-from simhash.index.redis.operators.spots import KeyName, Spot, key_name, spot_of, spots
+from simhash.index.redis.operators.spots import (
+    OF_GENERATION,
+    KeyName,
+    Spot,
+    key_name,
+    parts_of_key,
+    spot_of,
+    spots,
+)
 from simhash.index.redis.operators.walking import Numbered, Stretch, walk
+from simhash.index.redis.spec import REPLACED_FIELD
 from simhash.index.versions import least_and_most
 
 KEYS_AT_ONCE = 100
@@ -72,12 +81,14 @@ class _Checker:
         self._progress = on_progress
         self.found = CheckFindings()
         self._inside, self._layout, self._client = inside, inside.layout, inside.client
+        self._replaced = ""
         tables = self._layout.spec.relation.design.tables
         self._rest_bytes = [self._layout.shape(table).rest_bytes for table in tables]
 
     def run(self) -> CheckFindings:
         try:
             with translated():
+                self._replaced = (self._client.hget(self._layout.meta, REPLACED_FIELD) or b"").decode()
                 self._check_numbers()
                 for keys in self._keys():
                     self._check_keys(keys)
@@ -88,11 +99,20 @@ class _Checker:
         return self.found
 
     def _keys(self) -> Iterator[list[bytes]]:
-        """All keys of the index, some at a time."""
+        """All keys of the index, some at a time, but for those of tables that were replaced."""
         patterns = [f"{literal(start)}:*" for start in dict.fromkeys([self._layout.tag, self._layout.keys])]
-        found = chain.from_iterable(self._client.scan_iter(each, count=KEYS_AT_ONCE) for each in patterns)
+        there = chain.from_iterable(self._client.scan_iter(each, count=KEYS_AT_ONCE) for each in patterns)
+        found = (key for key in there if not self._is_replaced(key))
+        self.found.replaced = 0
         while some := list(islice(found, KEYS_AT_ONCE)):
             yield some
+
+    def _is_replaced(self, key: bytes) -> bool:
+        """Whether it is of tables that a migration has replaced, and did not come to remove yet."""
+        name = parts_of_key(key.decode(errors="replace"), self._replaced) if self._replaced else None
+        is_replaced = name is not None and name.kind in OF_GENERATION
+        self.found.replaced += is_replaced
+        return is_replaced
 
     def _report(self, invariant: str, what: str) -> None:
         violation = Violation(invariant, what)

@@ -19,6 +19,7 @@ class CheckFindings:
 
     Attributes:
         archived: records in the archive on disk.
+        replaced: keys of tables that a migration has replaced, and did not come to remove yet.
         crowded: records that do not stand everywhere, because a place was full (see `Relation.place_limit`).
     """
 
@@ -30,4 +31,5 @@ class CheckFindings:
     long_buckets: int = 0
     crowded: int = 0
     archived: int = 0
+    replaced: int = 0
     violations: list[Violation] = field(default_factory=list)

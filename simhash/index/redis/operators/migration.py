@@ -35,6 +35,7 @@ from simhash.index.redis.operators.walking import Stretch, readable, stretch, wa
 from simhash.index.redis.server import check_place, check_server
 from simhash.index.redis.spec import (
     MADE_WITH,
+    REPLACED_FIELD,
     STATE,
     fields_in,
     fields_of,
@@ -260,7 +261,11 @@ class Migration:
         state, _ = self._filled(live, new, "switching")
         old, keys = live.layout, new.layout.keys
         fields = {name: value for name, value in fields_of(new.layout.spec).items() if name not in STATE}
-        fields |= {"generation": next_generation(live.generation, new.layout.spec), "keys": keys, "retired": old.keys}
+        fields |= {
+            "generation": next_generation(live.generation, new.layout.spec),
+            "keys": keys,
+            REPLACED_FIELD: old.keys,
+        }
         told = [live.generation, new.generation, state.removed, state.first]
         done = self._client.eval(_SWITCH, 2, self._meta, new.layout.meta, *told, *flat(fields))
         if done == DAMAGED:
@@ -297,10 +302,10 @@ class Migration:
         )
 
     def _clean_up(self) -> None:
-        retired = self._client.hget(self._meta, "retired")
-        if retired:
-            self._remove(retired.decode())
-            self._client.hdel(self._meta, "retired")
+        replaced = self._client.hget(self._meta, REPLACED_FIELD)
+        if replaced:
+            self._remove(replaced.decode())
+            self._client.hdel(self._meta, REPLACED_FIELD)
 
     def _remove(self, keys: str) -> None:
         """Remove the tables and records of a generation, as long as it is not the live one."""

@@ -12,6 +12,8 @@ from simhash.index.redis.operators.inside import Inside
 
 AT_ONCE = 500
 """Records, and places, that are read at once."""
+OF_GENERATION = ("tombstones", "t", "b", "r", "x")
+"""The kinds of keys that each generation has for itself: a migration makes them anew, and removes the old ones."""
 _KEY = re.compile(r"(meta|tombstones)|r:([0-9a-f]+)|x:([0-9a-f]+)|([tb])(\d+):([0-9a-f]+)|v:([0-9a-f]+)|j:(.+):(\d+)")
 
 
@@ -32,9 +34,21 @@ class KeyName(NamedTuple):
 
 
 def key_name(layout: Layout, key: str) -> KeyName | None:
-    """The parts of a key; None: no index has such a key."""
-    start = layout.keys if key.startswith(f"{layout.keys}:") else layout.tag
-    found = _KEY.fullmatch(key.removeprefix(f"{start}:"))
+    """The parts of a key; None: this index has no such key."""
+    name = parts_of_key(key, layout.keys)
+    if name is None:
+        name = parts_of_key(key, layout.tag)
+        return name if name and name.kind not in OF_GENERATION else None
+    if name.kind not in ("x", "t", "b"):
+        return name
+    rule = layout.spec.relation
+    there_are = {"t": len(rule.design.tables), "b": rule.bands}.get(name.kind, 1)
+    return name if name.number < there_are and len(name.bucket) == layout.digits else None
+
+
+def parts_of_key(key: str, start: str) -> KeyName | None:
+    """The parts of a key behind what it starts with; None: no key of an index is like that."""
+    found = _KEY.fullmatch(key.removeprefix(f"{start}:")) if key.startswith(f"{start}:") else None
     if found is None:
         return None
     single, records, digests, table, number, place, versions, topic, _ = found.groups()
@@ -46,10 +60,7 @@ def key_name(layout: Layout, key: str) -> KeyName | None:
         return KeyName("v", 0, versions)
     if records:
         return KeyName("r", 0, records)
-    name = KeyName("x", 0, digests) if digests else KeyName(table, int(number), place)
-    rule = layout.spec.relation
-    there_are = {"t": len(rule.design.tables), "b": rule.bands}.get(name.kind, 1)
-    return name if name.number < there_are and len(name.bucket) == layout.digits else None
+    return KeyName("x", 0, digests) if digests else KeyName(table, int(number), place)
 
 
 def spots(layout: Layout, fingerprint: int, record: Record) -> list[Spot]:
