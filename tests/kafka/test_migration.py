@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from simhash.errors import IndexMigrated, IndexMismatch, IndexUnreachable
 from simhash.index import IndexSpec, Partition, Position, Retention
+from simhash.index.redis.faults import translated
 from simhash.index.redis.opening import existing_index, open_index
 from simhash.index.redis.operators.check import check
 from simhash.index.redis.operators.migration import Migration, MigrationProgress, Removal
-from simhash.index.redis.operators.takedowns import Found, take_down
+from simhash.index.redis.operators.takedowns import Found, take_down, under
 from simhash.relation.tables import design
 from tests.kafka.test_exactly_once import assert_each_answered_once, assert_guarantees
 from tests.pages import banded, brute_force, crowd, entry, relation, summary
@@ -206,6 +207,21 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
         if not killed:
             break
     assert last > 15
+
+
+def test_what_was_opened_before_a_migration_does_not_take_its_old_tables_for_empty(backend, name):
+    index = backend.open(name, RULE)
+    pages = pages_of(40, 6)
+    index.check_and_insert(pages, {})
+    stored = contents(index)
+    found = [under(index.inside, f, r.digest, {r.url}) for f, r in stored]
+    assert found == [[Found(f, r)] for f, r in stored]
+    backend.migrate(name, to_design("10"))
+    for fingerprint, record in stored:
+        with pytest.raises(IndexMigrated), translated():
+            under(index.inside, fingerprint, record.digest, {record.url})
+    with pytest.raises(IndexMigrated):
+        index.neighbours(next(fingerprint for fingerprint, _ in stored if fingerprint is not None))
 
 
 def test_tables_that_were_replaced_and_not_removed_are_noted_by_a_check(redis_server, client, name, small_steps):

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments import segmented
 from simhash.archive.segments.contents import Contents
-from simhash.errors import IndexMisconfigured, IndexMismatch, IndexUnreachable, TableMismatch
-from simhash.index import Retention, Unique
+from simhash.errors import IndexMigrated, IndexMisconfigured, IndexMismatch, IndexUnreachable, TableMismatch
+from simhash.index import IndexSpec, Retention, Unique
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.retiring import Retiring
 from simhash.index.redis.operators.takedowns import Found
@@ -254,6 +254,25 @@ def test_a_page_that_is_taken_down_on_its_way_to_disk_does_not_come_back(aged, p
     filled.take_down({3, 7})
     assert {3, 7} <= set(aged.contents().gone)
     goes_on(aged, filled, pages)
+
+
+def test_a_page_that_is_taken_down_on_its_way_does_not_come_back_by_a_migration(aged, pages, filled):
+    """The tombstones of before are gone with the tables of before."""
+    wanted = IndexSpec(PROFILE, replace(RULE, design=design("4")), 5, 400)
+
+    def takes_down_and_migrates(step):
+        if step == "built":
+            found = [Found(f, r) for f, r in aged.whole().scan() if r.seq in (3, 7)]
+            assert aged.whole().take_down(found) == 2
+            aged.backend.migrate(aged.name, lambda _: wanted)
+
+    with pytest.raises(IndexMigrated):
+        aged.ageing(5, takes_down_and_migrates).retire()
+    assert aged.contents().archived == 0
+    assert aged.ageing(5).retire()
+    aged.worker = aged.opened()
+    assert {3, 7}.isdisjoint(record.seq for _, record in aged.whole().scan())
+    assert aged.backend.operations(aged.worker).check(lambda _: None).violations == []
 
 
 def test_pages_that_were_taken_down_before_are_none_of_the_archives(aged, pages, filled):

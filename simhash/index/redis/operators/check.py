@@ -40,9 +40,11 @@ from simhash.index.redis.operators.kept_versions import bits_there
 from simhash.index.redis.operators.spots import (
     OF_GENERATION,
     KeyName,
+    Place,
     Spot,
     key_name,
     parts_of_key,
+    read,
     spot_of,
     spots,
 )
@@ -52,15 +54,11 @@ from simhash.index.versions import least_and_most
 
 KEYS_AT_ONCE = 100
 FIELDS_AT_ONCE = 100
-READS_AT_ONCE = 500
-"""Fields asked for by one call: about a millisecond of Redis."""
 WALKS = 3
 """Walks along an index from which records are being removed out of turn."""
 SHORT_ENCODINGS = (b"listpack", b"ziplist")
 HASHES = ("r", "x", "t", "b", "v", "j")
 """The kinds of keys of which the fields are looked at."""
-Place = tuple[str, bytes]
-"""Key and field."""
 Fields = Iterable[tuple[bytes, bytes]]
 """Names and values."""
 
@@ -166,7 +164,7 @@ class _Checker:
     def _check_records(self, entries: Sequence[Numbered]) -> None:
         """Each record of a stretch stands where it should."""
         wanted = [(entry, spot) for entry in entries for spot in self._spots(entry)]
-        values = self._read([(spot.key, spot.field) for _, spot in wanted])
+        values = read(self._inside, [(spot.key, spot.field) for _, spot in wanted])
         suspects = {
             entry.seq: entry
             for (entry, spot), value in zip(wanted, values, strict=True)
@@ -204,14 +202,6 @@ class _Checker:
             if not _leads_to(entry, spot, value):
                 invariant = "band" if spot.key.startswith(f"{self._layout.keys}:b") else "member"
                 self._report(invariant, f"record {entry.seq} stands not in {spot.key}, field {spot.field!r}")
-
-    def _read(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What these fields hold."""
-        answers: list[bytes | None] = []
-        for at in range(0, len(places), READS_AT_ONCE):
-            some = [part for place in places[at : at + READS_AT_ONCE] for part in place]
-            answers += self._inside.run("read", "HGET", *some)
-        return answers
 
     # Keys ------------------------------------------------------------------------------------------------------------
 
@@ -272,7 +262,7 @@ class _Checker:
 
     def _check_digests(self, key: str, fields: Fields) -> None:
         there = list(fields)
-        values = self._read([self._leading_to(value) for _, value in there])
+        values = read(self._inside, [self._leading_to(value) for _, value in there])
         for (field, _), value in zip(there, values, strict=True):
             self.found.crowded += field[:1] == CROWDED_TAG and not self._layout.is_digest(field)
             if not self._accounts_for(key, field, value):
@@ -320,7 +310,7 @@ class _Checker:
         ]
         self.found.members += len(entries)
         numbers = list(dict.fromkeys(seq for _, _, seq in entries))
-        values = dict(zip(numbers, self._read([self._layout.records(seq) for seq in numbers]), strict=True))
+        values = dict(zip(numbers, read(self._inside, [self._layout.records(seq) for seq in numbers]), strict=True))
         for name, spot, seq in entries:
             if not self._belongs(values[seq], name, spot):
                 self._check_orphan(seq, name, spot)

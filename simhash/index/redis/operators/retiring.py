@@ -128,10 +128,16 @@ class Retiring:
     # Move ------------------------------------------------------------------------------------------------------------
 
     def gone(self, first: int, last: int) -> set[int]:
-        """The numbers, of these, whose records were removed out of turn, and which are not forgotten yet."""
+        """The numbers, of these, whose records were removed out of turn, and which are not forgotten yet.
+
+        Raises:
+            IndexMigrated: these are another generation's by now, and this one's may be removed already.
+        """
         inside = self.index.inside
         with translated():
-            return set(map(int, inside.client.zrangebyscore(inside.layout.tombstones, first, last)))
+            found = set(map(int, inside.client.zrangebyscore(inside.layout.tombstones, first, last)))
+            stretch(inside, 0, 1)  # the script looks only at the generation that this index was opened with
+        return found
 
     def move(self, edit: Callable[[Contents], Contents | None]) -> Contents | None:
         """Move the index to the archive's next moment.
