@@ -113,7 +113,7 @@ class Store:
 
     def under(self, fingerprint: int | None, digest: str, urls: Collection[str]) -> list[Found]:
         """See `simhash.index.redis.operators.takedowns.under`."""
-        with translated():
+        with _alone():
             return under(self._inside, fingerprint, digest, urls)
 
     def take_down(self, found: Sequence[Found]) -> int:
