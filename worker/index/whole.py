@@ -126,15 +126,16 @@ class Whole:
             if archived > told:
                 yield from (Found(*each) for each in self._archive().by_number(told + 1, min(archived, last)))
                 told = archived
-            for part in walk(self.index.inside, told + 1, last):
-                if self.index.archived() != archived:
-                    break
-                for entry in readable(part.entries):
-                    if entry.record and told < entry.seq <= last:
-                        yield Found(entry.fingerprint, entry.record)
-                    told = max(told, entry.seq)
-            else:
-                return
+            with translated():
+                for part in walk(self.index.inside, told + 1, last):
+                    if self.index.archived() != archived:
+                        break
+                    for entry in readable(part.entries):
+                        if entry.record and told < entry.seq <= last:
+                            yield Found(entry.fingerprint, entry.record)
+                        told = max(told, entry.seq)
+                else:
+                    return
 
     def on_disk(self) -> OnDisk | None:
         """What the archive is like; None: there is none."""
