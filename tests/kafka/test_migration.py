@@ -217,6 +217,8 @@ def test_what_was_opened_before_a_migration_does_not_take_its_old_tables_for_emp
     found = [under(index.inside, f, r.digest, {r.url}) for f, r in stored]
     assert found == [[Found(f, r)] for f, r in stored]
     backend.migrate(name, to_design("10"))
+    with pytest.raises(IndexMigrated):
+        list(index.scan())
     for fingerprint, record in stored:
         with pytest.raises(IndexMigrated), translated():
             under(index.inside, fingerprint, record.digest, {record.url})

@@ -45,6 +45,7 @@ from simhash.index.redis.layout import MOST_DOCUMENTS, NAME, OBSERVATION_BYTES, 
 from simhash.index.redis.operators.inside import Inside
 from simhash.index.redis.operators.kept_versions import version_bits
 from simhash.index.redis.operators.spots import near
+from simhash.index.redis.operators.walking import readable, walk
 from simhash.index.redis.server import check_server
 from simhash.index.redis.spec import whole_number
 from simhash.index.texts import DOCUMENTS, TextIndex, spec_for
@@ -279,12 +280,9 @@ class RedisIndex(TextIndex):
 
     def scan(self) -> Iterator[tuple[int | None, Record]]:
         """See `Index.scan`."""
-        layout = self._layout
         with translated():
-            for key in self._client.scan_iter(f"{literal(layout.records_start)}*", count=1000):
-                for field, value in self._client.hgetall(key).items():
-                    if (seq := layout.seq_at(key.decode(), field)) is not None:
-                        yield layout.record(seq, value)
+            for part in walk(self._inside):
+                yield from ((each.fingerprint, each.record) for each in readable(part.entries) if each.record)
 
     def present(self, watermarks: Iterable[str], others: Callable[[], Iterable[str]] = tuple) -> None:
         """See `Index.present`; also that the server, which may be another one now, would not lose keys."""
