@@ -1,5 +1,6 @@
 """What the tests share: servers for a session, Spark for a file, a fresh index name or topic for a test; settings."""
 
+import gc
 import os
 import shutil
 import sys
@@ -36,6 +37,12 @@ SAMPLE = Path(__file__).parent.parent / "samples" / "pages.jsonl.zst"
 # The same examples on every run: a red run must be red for the next person too.
 hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of stays to the end: no use to look through it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
