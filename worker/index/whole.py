@@ -128,7 +128,7 @@ class Whole:
                 told = archived
             with translated():
                 for part in walk(self.index.inside, told + 1, last):
-                    if self.index.archived() != archived:
+                    if (self.index.archived() or 0) != archived:
                         break
                     for entry in readable(part.entries):
                         if entry.record and told < entry.seq <= last:
