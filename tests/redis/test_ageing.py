@@ -340,6 +340,15 @@ def test_redis_forgets_what_is_on_disk_little_by_little_and_nothing_else(aged, p
     assert aged.whole().documents() == uniques
 
 
+def test_a_page_that_lies_in_both_is_counted_once(aged, filled):
+    uniques = aged.worker.documents()
+    archived = aged.ageing(20).retire().archived
+    assert aged.whole().documents() == uniques
+    gone = {2, archived, archived + 1, uniques}
+    assert aged.whole().take_down([Found(f, r) for f, r in aged.whole().scan() if r.seq in gone]) == 4
+    assert aged.whole().documents() == uniques - 4 == len([*aged.whole().scan()])
+
+
 def test_by_age_go_the_pages_that_are_old_enough_when_they_are_enough(aged, filled):
     retiring = aged.retiring()
     old = Ageing(retiring, Retention(max_age_ms=0), least=10)

@@ -58,8 +58,8 @@ class Whole:
     retiring: Retiring | None
 
     def documents(self) -> int:
-        """About how many records there are; some lie in both."""
-        return self.index.documents() + (len(self._archive()) if self.retiring else 0)
+        """How many records there are; those that lie in both are counted once."""
+        return self.index.documents() + self.elsewhere()
 
     def scan(self) -> Iterator[Stored]:
         """Every record with its fingerprint (None: digest only), in no order; slow on large indexes."""
