@@ -5,6 +5,7 @@ import re
 import signal
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from random import Random
 
 import msgspec
@@ -12,10 +13,12 @@ import pytest
 import redis
 from kafka import KafkaProducer, TopicPartition
 
-from simhash.errors import IndexMismatch
+from simhash.errors import IndexMismatch, IndexUnreachable
 from simhash.index import Duplicate, IndexSpec, Partition, Retention, Unique
 from simhash.index.redis.layout import bucket_bits
 from simhash.index.redis.opening import existing_index
+from simhash.index.redis.operators import filling
+from simhash.index.redis.operators.filling import Store
 from simhash.index.rows import Takedown
 from simhash.relation.tables import design
 from tests.backends import KINDS, Backend
@@ -378,6 +381,29 @@ def test_files_of_verdicts_are_enough(redis_server, client, name, tmp_path):
     verdicts.write_text("{}\n")
     broken = stream.command("rebuild", "--from", str(verdicts), "--index-name", f"{name}-3")
     assert (broken.returncode, "line 1 is no verdict" in broken.stderr) == (3, True)
+
+
+def test_the_same_command_goes_on_with_a_rebuild_that_was_ended(say, redis_server, client, name, tmp_path, monkeypatch):
+    """With design = auto it takes the half-built index's own spec, which must not look like another one."""
+    pages, verdicts = tmp_path / "pages.jsonl", tmp_path / "verdicts.jsonl"
+    rows = [{"url": f"http://a/{n}", "text": text} for n, text in enumerate(texts(40, Random(6)))]
+    pages.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert say("file", pages, "--out", verdicts, "--redis-url", redis_server.url, "--index-name", name)[0] == 0
+    rebuild = ("rebuild", "--from", verdicts, "--redis-url", redis_server.url, "--index-name", f"{name}-2")
+    store, times = Store.store, count(1)
+
+    def store_once(self, steps):
+        if next(times) > 1:
+            raise IndexUnreachable("Redis is away")
+        store(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(filling, "AT_ONCE", 5)
+        patch.setattr(Store, "store", store_once)
+        assert say(*rebuild)[0] == 7
+    code, _, said = say(*rebuild)
+    assert code == 0, said
+    assert contents(existing_index(client, f"{name}-2")) == contents(existing_index(client, name))
 
 
 def test_topics_from_which_something_was_deleted_are_not_taken_for_all(kafka_server, redis_server, name):

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, IndexSpec, Partition, Relation
 from simhash.index.redis.faults import translated
@@ -36,7 +38,6 @@ from simhash.index.rows import (
     MarkRow,
     RecordRow,
     VersionRow,
-    encoded,
 )
 from simhash.index.urls import UrlDictionary
 from simhash.relation.tables import described
@@ -138,7 +139,8 @@ def spec_in(row: IndexRow) -> IndexSpec:
 
 def name_of_import(row: IndexRow) -> str:
     """The generation that an index has while these rows are being stored in it."""
-    return f"{_IMPORTING}{hashlib.blake2b(encoded(row), digest_size=8).hexdigest()}"
+    told = msgspec.json.encode(row, order="sorted")  # a spec that was stored has its fields in another order
+    return f"{_IMPORTING}{hashlib.blake2b(told, digest_size=8).hexdigest()}"
 
 
 def resumes(name: str, stored: Mapping[str, str], head: IndexRow) -> bool:
