@@ -22,6 +22,7 @@ from benchmarks.samples import entries
 from deploy.local.stores import RedisServer
 from simhash.index import Entry, Partition
 from simhash.index.redis.index import RedisIndex
+from simhash.index.redis.operators.filling import load_steps
 from simhash.signature.minhash import BAND_BITS
 from worker.index.configured import configured_profile
 from worker.index.stores import connected_index
@@ -118,4 +119,4 @@ def _store(index: RedisIndex, pages: Sequence[Entry]) -> None:
     for at in range(0, len(pages), STORED_AT_ONCE):
         some = enumerate(pages[at : at + STORED_AT_ONCE], at + 1)
         rows = [b"r" + number.to_bytes(6) + bytes(6) + layout.page(page, 0) for number, page in some]
-        index.inside.run("load", *rows)
+        load_steps(index.inside, rows)

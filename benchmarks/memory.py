@@ -25,6 +25,7 @@ from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.index import RedisIndex
 from simhash.index.redis.layout import Layout
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.filling import load_steps
 from simhash.planning.memory_size import by_shipped, memory
 from simhash.relation.tables import design
 
@@ -63,7 +64,7 @@ def _measured(report: Report, directory: Path, name: str, stored: int) -> None:
     try:
         with redis.Redis.from_url(server.url) as client:
             index = open_index(client, "bench", {"name": "random"}, relation, stored)
-            index.inside.run("load")  # the script is there: it is no document's
+            load_steps(index.inside, [])  # the script is there: it is no document's
             empty = client.info("memory")
             watch = Stopwatch()
             stored_pages(report, index, stored)
@@ -81,7 +82,7 @@ def stored_pages(report: Report, index: RedisIndex, stored: int) -> None:
             rows = [_row(index, at * STORED_AT_ONCE + number, page) for number, page in enumerate(pages, 1)]
             if under_way:
                 under_way.result()
-            under_way = thread.submit(index.inside.run, "load", *rows)
+            under_way = thread.submit(load_steps, index.inside, rows)
             if (done := at * STORED_AT_ONCE + len(pages)) % PROGRESS == 0:
                 report.progress(f"{done:,} of {stored:,}")
         if under_way:

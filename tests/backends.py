@@ -1,10 +1,15 @@
 """Where an index can lie, for tests that hold all kinds to the same: one Redis, and a Redis Cluster of three
 primaries."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
+
+import redis
+from redis.connection import AbstractConnection
 
 from simhash.index import Retention
 from simhash.index.redis.layout import meta_key
@@ -63,3 +68,21 @@ class Backend:
         """The same over a connection of its own, for a thread."""
         with connect(Settings(redis_url=self.url, index_name=self.name)) as client:
             yield replace(self, client=client)
+
+
+@contextmanager
+def losing(number: int) -> Iterator[list[int]]:
+    """Connections of this process break once, at the answer of this number: Redis has done what it was asked for. The
+    driver connects anew and asks again. The number is in the list as soon as that has happened."""
+    read, answers, lost = AbstractConnection.read_response, itertools.count(1), []
+
+    def read_response(self: AbstractConnection, *arguments: Any, **options: Any) -> Any:
+        answer = read(self, *arguments, **options)
+        if next(answers) != number:
+            return answer
+        lost.append(number)
+        self.disconnect()
+        raise redis.ConnectionError("lost")
+
+    with patch.object(AbstractConnection, "read_response", read_response), patch("redis.retry.sleep"):
+        yield lost

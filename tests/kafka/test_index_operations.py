@@ -1,5 +1,6 @@
 """What operators do with an index in Redis: move it, forget pages of it, look at it."""
 
+import itertools
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +21,7 @@ from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.index.redis.operators.transfer import exported, loaded
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
 from simhash.relation.tables import design
-from tests.backends import KINDS
+from tests.backends import KINDS, losing
 from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
 from worker.cli.main import commands
@@ -187,6 +188,25 @@ def test_an_import_that_wakes_up_behind_another_one_changes_nothing(backend, fil
         with pytest.raises(IndexMismatch, match="another program fills this index now, or has finished it"):
             step()
     assert rows_of(backend, backend.existing(other)) == before
+
+
+@pytest.mark.parametrize("backend", ["primary"], indirect=True)
+def test_an_import_of_which_any_answer_is_lost_stores_everything_once(backend, filled, name, monkeypatch):
+    """Numbers without a record, too: twice as many of them would have taken the places of what is behind them."""
+    monkeypatch.setattr(filling, "AT_ONCE", 6)  # the seventh of these numbers has no record
+    head, *others = rows_of(backend, filled)
+    records = [row for row in others if isinstance(row, RecordRow)]
+    rows = [head, *records, EndRow(len(records), 0, 0)]
+    for answer in itertools.count(1):
+        copied = f"{name}-{answer}"
+        with backend.of(copied).connected() as there, losing(answer) as lost:
+            store = there.store(copied, head)
+            loaded(store, head, rows[1:], lambda _: None)
+            store.release(head.generation)
+        assert rows_of(backend, backend.existing(copied)) == rows
+        if not lost:
+            break
+    assert answer > len(records) / 6
 
 
 def test_of_two_imports_at_once_one_says_so(backend, filled, name):

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from simhash.index import Entry, IndexSpec, Relation
 from simhash.index.redis.layout import Layout, bucket_bits
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.filling import load_steps
 from simhash.index.urls import shipped, stored_bytes
 from simhash.planning.allocation import listpack_integer, listpack_string, size_class
 from simhash.planning.coverage import coverage, with_bands
@@ -76,7 +77,7 @@ def fill(index, count, random):
     width = 8 * layout.verifier_bytes
     for at in range(0, count, 200):
         rows = [row(layout, n, page(n, width, random)) for n in range(at, min(count, at + 200))]
-        index.inside.run("load", *rows)
+        load_steps(index.inside, rows)
 
 
 def page(number, width, random):

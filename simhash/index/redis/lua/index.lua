@@ -812,7 +812,8 @@ end
 
 -- load: store records as they were in another index, without judging them, in rising order of seq.
 --
--- ARGV[3..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
+-- ARGV[3]    the call's name, which no other has: a driver whose connection broke makes it once more
+-- ARGV[4..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
 --            as for judge
 -- Returns the last seq.
 local function load_record(argument)
@@ -829,8 +830,9 @@ local function load_record(argument)
 end
 
 local function load()
+  if call('HGET', KEYS[1], 'loaded') == ARGV[FIRST] then return text_of[seq] end
   local failed
-  for n = FIRST, #ARGV do
+  for n = FIRST + 1, #ARGV do
     if sub(ARGV[n], 1, 1) == 'g' then
       for _ = 1, (unpack_struct('>I6', ARGV[n], 2)) do
         seq = seq + 1
@@ -842,6 +844,7 @@ local function load()
     if failed then break end
   end
   write_counters()
+  if not failed then call('HSET', KEYS[1], 'loaded', ARGV[FIRST]) end
   return failed or text_of[seq]
 end
 

@@ -6,6 +6,7 @@ it how far it came.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _SET = """
 local generation = redis.call('HGET', KEYS[1], 'generation')
 local again = ARGV[2] == 'generation' and generation == ARGV[3]
 if generation ~= ARGV[1] and not again then return redis.error_reply('GENERATION ' .. tostring(generation)) end
+if ARGV[2] == 'generation' then redis.call('HDEL', KEYS[1], 'loaded') end
 return redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 """
 """A script: the meta, a key; the generation that the index must have, a field of the key, its value."""
@@ -68,7 +70,7 @@ class Store:
     def store(self, steps: Sequence[Step]) -> None:
         """Store the next numbers, in one step; all of them, or none."""
         with _alone():
-            self._inside.run("load", *map(self._argument, steps))
+            load_steps(self._inside, [*map(self._argument, steps)])
 
     def set_mark(self, partition: Partition, offset: int) -> None:
         """What stands before this offset is answered."""
@@ -131,6 +133,11 @@ class Store:
             return b"g" + step.count.to_bytes(SEQ_BYTES)
         number = step.seq.to_bytes(SEQ_BYTES) + step.inserted_ms.to_bytes(TIME_BYTES)
         return b"r" + number + self.layout.page(entry_of(step), 0)
+
+
+def load_steps(inside: Inside, steps: Sequence[bytes]) -> None:
+    """Store the next numbers, as the script takes them; once, though a driver whose connection broke asks once more."""
+    inside.run("load", secrets.token_bytes(8), *steps)
 
 
 class FilledByOthers(IndexMismatch):

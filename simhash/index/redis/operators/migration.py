@@ -273,7 +273,7 @@ class Migration:
                 f"index {self._name!r} does not have the {state.documents:,} records that it counts: it is damaged. "
                 "`simhash-dedup index check` says where, `simhash-dedup rebuild` makes it again from the verdicts"
             )
-        if done < 0:
+        if done < 0 and self._opened().generation != fields["generation"]:  # else its answer was lost, and it is done
             raise self._by_others()
         return bool(done)
 
