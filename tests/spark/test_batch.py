@@ -326,6 +326,11 @@ def test_annotated_pages_say_what_they_match_and_how_many_match_them(batch, tmp_
         assert int(row["copies"]) == (copies[row["url"]] if row["url"] in kept else 0)
 
 
+def test_nothing_of_an_earlier_batch_lies_beside_the_results(batch, tmp_path):
+    batch(written(tmp_path / "a.jsonl", PAGES[:20]), clusters=True, annotate="jsonl")
+    batch(tmp_path / "a.jsonl")
+
+
 def test_verdicts_are_not_annotated(batch, tmp_path, verdicts):
     with pytest.raises(InputError, match="holds no pages but signatures"):
         batch(verdicts[0], annotate="jsonl")

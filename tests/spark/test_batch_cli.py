@@ -16,6 +16,7 @@ from tests.processes import descendants, wait_until_gone
 from tests.stream import ROOT, json_page, until
 from worker.batch.engine import _last_said
 from worker.cli.main import commands
+from worker.errors import InputError
 
 MANIFEST = ROOT / "deploy" / "kubernetes" / "batch.yaml"
 TEXT = "A page about the weather in Köln, which is grey again and will stay so until the evening at least. "
@@ -108,6 +109,24 @@ def test_a_java_that_is_too_old_or_elsewhere_is_named(pages, tmp_path):
     assert done.stderr.startswith("simhash-dedup: Spark needs Java 17 and this one is older")
     assert len(done.stderr.splitlines()) == 1
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_an_earlier_batch_has_written_is_not_lost(tmp_path, pages):
+    earlier = tmp_path / "earlier"
+    earlier.mkdir()
+    kept = earlier / "clusters.jsonl"
+    kept.touch()
+
+    def told(*arguments):
+        done = CliRunner().invoke(commands, ["batch", "--out", str(earlier), "-q", *map(str, arguments)])
+        assert list(earlier.iterdir()) == [kept]
+        return done.exception
+
+    assert str(told(pages)) == f"{kept} exists: --force overwrites it, another directory keeps it"
+    for name in (kept, earlier, tmp_path):
+        error = told(pages, "--against", name, "--force")
+        assert isinstance(error, InputError)
+        assert str(error) == f"{kept} is an input: writing to it would destroy it"
 
 
 def test_of_what_spark_said_the_last_error_is_told(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from simhash.errors import DesignError
 from simhash.index.interface import Relation
 from simhash.relation.tables import Design, design_for
@@ -12,7 +15,7 @@ from worker.batch.engine import Engine, EngineSettings
 from worker.batch.job import BatchJob, Relate, run_batch, scratch_in
 from worker.batch.preference import field_of
 from worker.batch.request import Request, Watch
-from worker.batch.results import BatchSummary
+from worker.batch.results import WRITTEN, BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.slices import sources
 from worker.errors import InputError, SettingsError
@@ -31,15 +34,28 @@ def launch(request: Request, watch: Watch) -> BatchSummary:
 
     Raises:
         SettingsError: it cannot be done with these settings, or without Spark, Arrow or Java.
+        InputError: results of an earlier batch are in the way.
         InputError, Stopped, TaskFailed: see `worker.batch.job.run_batch`.
     """
     batch = batch_of(request)
+    _check_written(request)
     with scratch_in(request.out) as scratch:
         engine = Engine(EngineSettings(request.master, request.memory, scratch))
         try:
             return run_batch(batch, engine, watch, scratch)
         finally:
             engine.close()
+
+
+def _check_written(request: Request) -> None:
+    """Refuse to overwrite what an earlier batch has written: an input never, anything else only where it was asked."""
+    read = [os.path.realpath(name) for name in (*request.new, *request.existing)]
+    for file in filter(os.path.lexists, (request.out / name for name in WRITTEN)):
+        path = Path(os.path.realpath(file))
+        if any(path.is_relative_to(name) for name in read):
+            raise InputError(f"{file} is an input: writing to it would destroy it")
+        if not request.force:
+            raise InputError(f"{file} exists: --force overwrites it, another directory keeps it")
 
 
 def batch_of(request: Request) -> BatchJob:

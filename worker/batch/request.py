@@ -33,6 +33,7 @@ class Request:
         max_rejected: how many existing records may be unreadable; None: any.
         keep: which of the new pages that match each other.
         annotate: write the new pages once more, annotated, in this form; None: do not.
+        force: overwrite what an earlier batch has written.
 
     Raises:
         InputError: an input is given twice among the new ones, or Java cannot name the directory.
@@ -49,6 +50,7 @@ class Request:
     max_rejected: int | None = None
     keep: str = KEEP[0]
     annotate: str | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         if in_utf8(self.out) != str(self.out):

@@ -24,6 +24,7 @@ from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing, Numbers
+from worker.batch.request import ANNOTATED
 from worker.batch.slices import BatchInput, Slice
 from worker.errors import InputError
 from worker.files.inputs import open_input
@@ -35,6 +36,8 @@ from worker.records.verdict import Verdict, encode
 
 VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
 REJECTED, CLUSTERS = "rejected.jsonl", "clusters.jsonl"
+WRITTEN = (VERDICTS_JSONL, VERDICTS_PARQUET, REJECTED, CLUSTERS, *(f"annotated.{form}" for form in ANNOTATED))
+"""The names of all that a batch may write."""
 MATCH = pa.struct(
     [
         ("url", pa.string()),
@@ -211,13 +214,15 @@ class Results:
             self._pending = []
 
     def finish(self) -> None:
-        """Close all files and give them their names."""
+        """Close all files and give them their names: the verdicts last, so where they are, all is."""
         self._flush()
         self._stack.close()
         if self._annotated:
             self._annotated.finish()
             self._names.append(self._annotated.path.name)
-        for name in self._names:
+        for name in WRITTEN:
+            (self._directory / name).unlink(missing_ok=True)  # of an earlier batch: nothing of it may lie beside these
+        for name in reversed(self._names):
             (self._scratch / name).replace(self._directory / name)
 
     def close(self) -> None:

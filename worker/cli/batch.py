@@ -85,6 +85,7 @@ def _keep(_: click.Context, __: click.Parameter, value: str) -> str:
     type=Count(),
     help="refuse EXISTING beyond so many unreadable records; exit code 1 beyond so many of NEW  [default: any number]",
 )
+@click.option("--force", is_flag=True, help="overwrite what an earlier batch has written")
 @click.option("--summary-json", type=click.Path(path_type=Path, dir_okay=False), help="write the summary's figures")
 @click.option("--quiet", "-q", is_flag=True, help="no progress and no summary on standard error")
 @settings_options(NAMES, DEFAULTS)
@@ -99,6 +100,7 @@ def batch(
     annotate: str | None,
     clusters: bool,
     max_rejected: int | None,
+    force: bool,
     summary_json: Path | None,
     quiet: bool,
     config: Path | None,
@@ -118,15 +120,14 @@ def batch(
       spark-submit --master spark://… deploy/spark/submit.py batch …   # see docs/batch.md
 
     The verdicts are those of `simhash-dedup file` on the same inputs in the same order (with --keep: in the order of
-    preference). Nothing is written unless all
-    is done. Records of EXISTING that cannot be read are counted and kept in rejected.jsonl too; where none can, that is
-    an error.
+    preference). Nothing is written unless all is done, and then verdicts.jsonl last. Records of EXISTING that cannot be
+    read are counted and kept in rejected.jsonl too; where none can, that is an error.
 
     Needs the extra `spark` (pip install 'simhash-dedup[spark]') and Java 17.
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
-    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep, annotate)
+    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep, annotate, force)
     summary = _done(request, console)
     if summary_json:
         _write(summary_json, summary)
