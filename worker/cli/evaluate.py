@@ -35,6 +35,7 @@ from worker.evaluating.reading import (
     read_pairs,
     true_pairs,
 )
+from worker.files.locations import check_unread
 from worker.index.configured import configured_design, configured_profile
 from worker.judging.fingerprinters import page_limits, recipe
 from worker.settings import Settings
@@ -139,6 +140,7 @@ def evaluate(
     _check_extras(plots, least_share)
     if pairs and pairs_out:
         raise SettingsError("--pairs-out is for pairs that are computed, and --pairs names a file of them: give one")
+    check_unread((json_path, pairs_out, wrong_out), (*pages, *more_pages, pairs, labels))
     _check_places((json_path, pairs_out, wrong_out), plots)
     settings = settings_of(config, options, DEFAULTS | {"processes": cores()})
     console = Console(quiet=quiet)

@@ -23,7 +23,7 @@ from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
 from worker.files.inputs import Input, open_inputs
 from worker.files.judged import Workbench, run_files
-from worker.files.locations import failing, identity, is_remote, place, size_of
+from worker.files.locations import check_unread, failing, identity, is_remote, place, size_of
 from worker.files.outputs import OutputPaths, Outputs
 from worker.files.pages_out import is_of_inputs, writing
 from worker.files.summary import Summary
@@ -85,14 +85,13 @@ class Job:
     def __post_init__(self) -> None:
         if self.state and self.on_server:
             raise SettingsError("--state is for the embedded index, --redis for a server's: give one of them")
-        self._check_places({name if name == "-" else identity(place(name)) for name in self.inputs})
+        check_unread(self.places.files(), (place(name) for name in self.inputs if name != "-"))
+        self._check_places()
 
-    def _check_places(self, read: set[str]) -> None:
+    def _check_places(self) -> None:
         written: set[str] = set()
         for file in self.places.files():
             path = identity(file)
-            if path in read:
-                raise InputError(f"{file} is an input: writing to it would destroy it")
             with writing(str(file)), failing():
                 is_file, exists = file.is_file(), file.exists()
             if not self.force and is_file and size_of(file):

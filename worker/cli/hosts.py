@@ -11,6 +11,7 @@ import click
 
 from worker.cli.options import LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
+from worker.files.locations import check_unread
 from worker.files.verdicts_in import verdicts_in
 from worker.hosts import Hosts, decoded
 from worker.records.passing import runs
@@ -57,6 +58,7 @@ def hosts(
     """
     if verdicts and (follow or afresh):
         raise click.UsageError("--follow and --afresh are for the topic, not for files")
+    check_unread([out], verdicts)
     if verdicts:
         counted = _of_files(verdicts)
         _write(counted, out or Path("-"))

@@ -23,6 +23,7 @@ from simhash.signature.minhash import MinHashSketch
 from simhash.signature.profiles import Profile
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.errors import InputError, SettingsError
+from worker.files.locations import check_unread
 from worker.index.configured import configured_profile
 from worker.lines import lines_in
 from worker.settings import Settings
@@ -101,6 +102,7 @@ def plan(
       simhash-dedup plan --documents 10M --archived 8G           # an index that ages
       simhash-dedup plan --documents 10M --urls urls.txt --dictionary-out urls.zdict
     """
+    check_unread([dictionary_out], [urls])
     profile = configured_profile(settings_of(config, flags))
     question = _question(profile, documents, k, url_bytes, primary_memory)
     if urls:

@@ -11,7 +11,7 @@ from simhash.explaining import Explanation, explain
 from simhash.signature.profiles import Profile
 from worker.cli.options import PROFILE, Count, given_profile
 from worker.errors import InputError
-from worker.files.locations import in_utf8
+from worker.files.locations import check_unread, in_utf8
 from worker.files.verdicts_in import verdicts_in
 from worker.reporting.pairs import Name, names_of, shown, texts_of
 from worker.reporting.report_data import DuplicateRow, ReportData, document
@@ -55,6 +55,7 @@ def report(
       simhash-dedup report verdicts.jsonl --pages crawl.warc.gz
       simhash-dedup report monday.jsonl.zst tuesday.jsonl.zst --out week.html --force
     """
+    check_unread([out], [*verdicts, *pages])
     if out.exists() and not force:
         raise InputError(f"{out} is there already: --force overwrites it")
     collected = ReportData()

@@ -16,6 +16,7 @@ from simhash.index.rows import encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
+from worker.files.locations import check_unread
 from worker.index.whole import found_whole
 from worker.lines import lines_in
 from worker.settings import Settings
@@ -118,6 +119,7 @@ def verify(
     settings = settings_of(config, flags)
     if with_index and export:
         raise SettingsError("--index reads the index in Redis, --export a file: give one of them")
+    check_unread([summary_json], [*verdicts, *dead_letters, *inputs, export, *takedowns])
     sources = Sources(settings, verdicts, dead_letters, inputs, with_input, takedowns)
     started = time.monotonic()
     lines: Iterator[bytes] | None = None

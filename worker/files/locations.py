@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from worker.errors import SettingsError
+from worker.errors import InputError, SettingsError
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
@@ -64,6 +64,18 @@ def in_utf8(name: object) -> str:
 def identity(path: Path) -> str:
     """The same for two names of one file."""
     return str(path) if is_remote(path) else os.path.realpath(path)
+
+
+def check_unread(written: Iterable[Path | None], read: Iterable[Path | None]) -> None:
+    """Refuse to write to a file that is read; None stands for what was not given.
+
+    Raises:
+        InputError: it would be destroyed.
+    """
+    names = {identity(path) for path in read if path}
+    for path in filter(None, written):
+        if identity(path) in names:
+            raise InputError(f"{path} is an input: writing to it would destroy it")
 
 
 def opened(path: Path, mode: str = "rb") -> Any:

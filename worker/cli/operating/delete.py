@@ -18,6 +18,7 @@ from simhash.index.rows import Takedown, encoded
 from worker.cli.operating.telling import teller
 from worker.cli.options import INDEX, LOGGING, settings_of, settings_options
 from worker.errors import InputError, SettingsError
+from worker.files.locations import check_unread
 from worker.index.whole import Whole, found_whole
 from worker.lines import lines_in, lines_of
 from worker.records.verdict import Verdict, decode, decode_told
@@ -56,6 +57,7 @@ def delete(
       simhash-dedup index delete --from urls.txt --takedown-topic pages.takedowns
       simhash-dedup index delete --from urls.txt --verdicts verdicts.jsonl.zst --dry-run
     """
+    check_unread([takedowns], [verdicts])
     wanted = {*urls, *_listed(listed)}
     if not wanted:
         raise SettingsError("--from names no URL" if listed else "give a URL, or --from a file of them")
