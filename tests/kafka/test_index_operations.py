@@ -304,6 +304,19 @@ def test_a_takedown_that_breaks_off_says_that_pages_may_still_be_there(backend, 
         run("delete", record.url, *place(backend, name))
 
 
+@pytest.mark.parametrize("backend", ["primary"], indirect=True)
+def test_all_that_was_removed_is_counted_though_an_answer_is_lost(backend, name):
+    pages = [entry(0, 0), entry(1, None), entry(2, (1 << 64) - 1)]
+    for answer in itertools.count(1):
+        backend.open(f"{name}-{answer}", RULE, 400).check_and_insert(pages, {})
+        with losing(answer) as lost:
+            shown = run("delete", pages[0].url, pages[2].url, *place(backend, f"{name}-{answer}"))
+        assert "2 pages removed, 1 left" in shown.output
+        if not lost:
+            break
+    assert answer > 5
+
+
 def test_pages_are_found_by_their_verdicts_without_a_search(backend, filled, name, tmp_path, monkeypatch):
     stored = sorted(filled.scan(), key=lambda each: each[1].seq)
     some = [next(each for each in stored if (each[0] is None) is short) for short in (True, False)]

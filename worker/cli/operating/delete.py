@@ -75,8 +75,8 @@ def delete(
         click.echo(f"{'would remove' if dry_run else 'removing'} seq {each.record.seq}  {each.record.url}")
     if found and not dry_run:
         _tell(settings, takedowns, [_takedown(each) for each in found])
-        done = _taken_down(whole, found)
-        click.echo(f"{done:,} pages removed, {whole.documents():,} left")
+        _take_down(whole, found)
+        click.echo(f"{len(found):,} pages removed, {whole.documents():,} left")
     if not dry_run:
         whole.forget_versions(wanted)  # also of duplicates, of which there is no record
     missing = sorted(wanted - {each.record.url for each in found})
@@ -86,9 +86,9 @@ def delete(
     sys.exit(1 if missing else 0)
 
 
-def _taken_down(whole: Whole, found: list[Found]) -> int:
+def _take_down(whole: Whole, found: list[Found]) -> None:
     try:
-        return whole.take_down(found)
+        whole.take_down(found)
     except IndexFault as error:
         still = "pages that were told of as removed may still be there, until the same command has come to its end"
         error.args = (f"{error}; {still}",)
