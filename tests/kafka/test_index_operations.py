@@ -250,6 +250,14 @@ def test_an_empty_index_is_moved_too(backend, name, tmp_path):
     assert copy.check_and_insert([entry(0, 1)], {})[0].decision.seq == 1
 
 
+def test_the_last_number_is_not_given_again_though_its_page_was_taken_down(backend, filled, name, tmp_path):
+    take_down(filled.inside, [Found(*max(filled.scan(), key=lambda each: each[1].seq))])
+    file = tmp_path / "index.jsonl"
+    for command, of in (("export", name), ("import", f"{name}-b")):
+        assert run(command, file, *place(backend, of)).exit_code == 0
+    assert rows_of(backend, backend.existing(f"{name}-b")) == rows_of(backend, filled)
+
+
 def test_an_index_that_was_opened_and_never_used_takes_an_import(backend, filled, name, tmp_path):
     file = tmp_path / "index.jsonl"
     backend.open(f"{name}-b", RULE, 400, profile={"name": "p"})

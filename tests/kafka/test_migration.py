@@ -405,6 +405,26 @@ def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small
     assert [record.seq for _, record in contents(assert_whole(client, name))] == expected
 
 
+def test_what_is_removed_just_before_the_switch_is_carried_too(client, name, monkeypatch):
+    """The switch sees it, and what there is is carried over once more."""
+    old = opened(client, name)
+    old.check_and_insert(unlike(20, Random(8)), {})
+    gone, removed = Found(*contents(old)[6]), Migration._without_removed
+    states = []
+
+    def late(self, live, new, store):
+        states.append(removed(self, live, new, store))
+        if len(states) == 2:  # of all that was copied, and of what came behind that
+            take_down(old.inside, [gone])
+        return states[-1]
+
+    monkeypatch.setattr(Migration, "_without_removed", late)
+    migrated(client, name, to_design("10"))
+    assert len(states) > 2
+    expected = [n for n in range(1, 21) if n != gone.record.seq]
+    assert [record.seq for _, record in contents(assert_whole(client, name))] == expected
+
+
 def test_the_index_stands_still_for_the_last_records_and_no_longer_than_told(client, name, monkeypatch):
     """A worker waits meanwhile; a migration that dies then holds nobody up for good."""
     monkeypatch.setattr("simhash.index.redis.operators.migration.PAUSE_SECONDS", 2)
