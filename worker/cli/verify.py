@@ -31,6 +31,7 @@ NAMES = (
     "verdict_topic",
     "dead_letter_topic",
     "input_topic",
+    "unique_topic",
     "takedown_topic",
     "bootstrap_servers",
     *(name for name in Settings.model_fields if name.startswith("kafka_")),
@@ -49,7 +50,11 @@ DEFAULT_LIMIT = Rule(*PROFILES["default/2"]).place_limit(named("3", 64))
     "--dead-letters", type=FILE, multiple=True, help="what `file` rejected (OUT.rejected.jsonl); may be given again"
 )
 @click.option("--input", "inputs", type=FILE, multiple=True, help="JSONL that was judged: is each record answered?")
-@click.option("--with-input", is_flag=True, help="read the input topic: is each of its records answered?")
+@click.option(
+    "--with-input",
+    is_flag=True,
+    help="read the input topic: is each of its records answered? Has the unique topic, where set, the unique ones?",
+)
 @click.option(
     "--index", "with_index", is_flag=True, help="read the index too: does it hold what was told, nothing else?"
 )

@@ -29,6 +29,7 @@ from worker.verifying.missed import check_missed
 from worker.verifying.rules import BAND_BITS, Given, Rule, rule_of
 from worker.verifying.sources import Sources
 from worker.verifying.table_masks import named
+from worker.verifying.unique_pages import Copies, check_copies
 from worker.verifying.verdict_columns import UNTOLD, Spots, VerdictColumns, Verdicts, page_hash
 
 NO_VERDICT, OTHER_PROFILE = "not a verdict", "another profile"
@@ -90,6 +91,9 @@ class Check:
             check_input(answers, inputs, self.findings)
             check_told_of(verdicts, inputs, self.findings)
             check_letters(answers, inputs, self.findings)
+            if self.sources.has_copies:
+                unique = verdicts.record[verdicts.unique]
+                check_copies(unique, inputs, self._copies(spots), spots, self.findings)
         return verdicts
 
     def _compare(self, verdicts: Verdicts) -> None:
@@ -165,6 +169,11 @@ class Check:
         self.counts.records = len(found)
         record, first = np.unique(found["record"], return_index=True)
         return InputRecords(record, *(found[name][first] for name, _ in columns[1:]))
+
+    def _copies(self, spots: Spots) -> Copies:
+        rows = ((spots.number(*copy.place), copy.content) for copy in self.sources.all_copies())
+        found = np.fromiter(rows, dtype=[("place", np.int64), ("content", np.uint64)])
+        return Copies(found["place"], found["content"])
 
     def _check_profiles(self, verdicts: Verdicts) -> None:
         names = verdicts.profiles

@@ -42,6 +42,13 @@ class ToldLetter(NamedTuple):
     content: int | None = None
 
 
+class ToldCopy(NamedTuple):
+    """A record of the topic of unique pages: where it stands, and the hash of its bytes."""
+
+    place: Coordinates
+    content: int
+
+
 class InputRecord(NamedTuple):
     """A record that there was to answer: where it stands, what names its delivery, the page in it, if any, and the hash
     of its bytes."""
@@ -72,6 +79,11 @@ class Sources:
     takedowns: tuple[Path, ...] = ()
 
     @property
+    def has_copies(self) -> bool:
+        """Whether there is a topic of unique pages, to be held against the input."""
+        return self.with_input and self.settings.unique_topic is not None
+
+    @property
     def has_input(self) -> bool:
         """Whether it is known what there was to answer."""
         return bool(self.inputs) or self.with_input
@@ -99,6 +111,13 @@ class Sources:
                 if letter or told.REPLAYED not in headers:  # what says that one was sent back is none itself
                     content = told.content_of(key, value).intdigest() >> 64 if told.is_whole(headers) else None
                     yield ToldLetter(Coordinates(*source[:3]), letter, content)
+
+    def all_copies(self) -> Iterator[ToldCopy]:
+        """All records of the topic of unique pages."""
+        if topic := self.settings.unique_topic:
+            for received in replayed(self.settings, topic):
+                source, key, value = received.record[:3]
+                yield ToldCopy(Coordinates(*source[:3]), told.content_of(key, value).intdigest() >> 64)
 
     def all_takedowns(self) -> Iterator[ToldTakedown]:
         """All pages that were taken down."""
