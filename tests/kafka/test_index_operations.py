@@ -232,6 +232,12 @@ def test_an_import_is_refused_where_it_would_mix_two_indexes(backend, filled, na
     file.write_bytes(whole_file * 2)
     with pytest.raises(IndexMismatch, match="rows stand behind the `end` row"):
         run("import", file, *place(backend, f"{name}-e"))
+    lines = whole_file.splitlines(keepends=True)
+    for number, row in (("f", b'"record"'), ("g", b'"mark"')):
+        left_out = next(line for line in lines if line.startswith(b'{"row":' + row))
+        file.write_bytes(whole_file.replace(left_out, b""))
+        with pytest.raises(IndexMismatch, match="the rows are not all there"):
+            run("import", file, *place(backend, f"{name}-{number}"))
     file.write_bytes(whole_file[:-30])
     with pytest.raises(InputError, match="is no row"):
         run("import", file, *place(backend, f"{name}-c"))
@@ -240,14 +246,18 @@ def test_an_import_is_refused_where_it_would_mix_two_indexes(backend, filled, na
         run("import", file, *place(backend, f"{name}-d"))
 
 
-def test_an_empty_index_is_moved_too(backend, name, tmp_path):
-    backend.open(name, RULE, 400)
+@pytest.mark.parametrize("given", [0, 3])
+def test_an_empty_index_is_moved_too(backend, name, tmp_path, given):
+    index = backend.open(name, RULE, 400)
+    index.check_and_insert([entry(n, None) for n in range(given)], {})
+    take_down(index.inside, [Found(*each) for each in index.scan()])
     file = tmp_path / "index.jsonl"
     for command, of in (("export", name), ("import", f"{name}-b")):
         assert run(command, file, *place(backend, of)).exit_code == 0
     copy = backend.existing(f"{name}-b")
     assert whole(backend, copy)
-    assert copy.check_and_insert([entry(0, 1)], {})[0].decision.seq == 1
+    assert copy.check_and_insert([entry(given, 1)], {})[0].decision.seq == given + 1
+    assert whole(backend, copy)
 
 
 def test_the_last_number_is_not_given_again_though_its_page_was_taken_down(backend, filled, name, tmp_path):

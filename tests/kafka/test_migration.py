@@ -405,6 +405,23 @@ def test_what_is_stored_and_removed_meanwhile_is_carried_too(client, name, small
     assert [record.seq for _, record in contents(assert_whole(client, name))] == expected
 
 
+def test_what_is_stored_behind_the_last_look_is_copied_before_the_index_stands_still(client, name, monkeypatch):
+    monkeypatch.setattr("simhash.index.redis.operators.migration.FEW", 5)
+    old = opened(client, name)
+    old.check_and_insert(unlike(20, Random(8)), {})
+    seen = []
+
+    def store(progress):
+        if str(progress) == "copying: number 20 of 20":
+            old.check_and_insert(unlike(10, Random(9)), {})
+        seen.append(str(progress))
+
+    migrated(client, name, to_design("10"), store)
+    assert "copying: number 30 of 30" in seen
+    index = assert_whole(client, name)
+    assert (index.spec.relation.design.name, index.documents()) == ("10", 30)
+
+
 def test_what_is_removed_just_before_the_switch_is_carried_too(client, name, monkeypatch):
     """The switch sees it, and what there is is carried over once more."""
     old = opened(client, name)
