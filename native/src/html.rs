@@ -317,6 +317,12 @@ fn is_hidden(attributes: &str) -> bool {
     value_of(head(attributes, METADATA_CHARACTERS), "hidden").is_some()
 }
 
+/// Whether a template's content is shown in the place of the element around it, as its shadow tree.
+fn is_shadow(attributes: &str) -> bool {
+    value_of(head(attributes, METADATA_CHARACTERS), "shadowrootmode")
+        .is_some_and(|mode| ["open", "closed"].iter().any(|shown| mode.eq_ignore_ascii_case(shown)))
+}
+
 /// The first characters of a text.
 fn head(text: &str, count: usize) -> &str {
     if text.len() <= count {
@@ -574,7 +580,7 @@ impl<'a> Reader<'a> {
             self.record(parent, self.stack.len() as i32, name, attributes);
         }
         self.stack.push(Open { element, name });
-        if name.skipped && self.skipping == 0 {
+        if name.skipped && self.skipping == 0 && !is_shadow(attributes) {
             self.skipping = self.stack.len();
         }
     }

@@ -28,7 +28,7 @@ RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", 
 SHOWN = ("xmp", "plaintext")
 """Those of `RAW` that a browser shows."""
 SKIPPED = ("noscript", "template", "svg", "select", "canvas", "video", "audio")
-"""Elements whose text a reader does not see."""
+"""Elements whose text a reader does not see, but for a template that `is_shadow`."""
 LINE = "br"
 RULES = ("hr", "body")
 """Tags that end a block and are no elements here."""
@@ -391,7 +391,7 @@ class _Reader:
         stack = self._stack
         while (top := stack[-1][1]) and top.ended_as & name.ends:
             self._pop()
-        if name.skipped and not self._skipping:
+        if name.skipped and not self._skipping and not is_shadow(attributes):
             self._skipping = len(stack) + 1
         elements = self._elements
         if len(elements) >= MOST_ELEMENTS:
@@ -469,6 +469,14 @@ def _values(attributes: str) -> dict[str, str]:
 def is_hidden(attributes: str) -> bool:
     """Whether there is the attribute `hidden`."""
     return "hidden" in attributes.lower() and "hidden" in _values(decoded(attributes)[:METADATA_CHARACTERS])
+
+
+def is_shadow(attributes: str) -> bool:
+    """Whether a template's content is shown in the place of the element around it, as its shadow tree (4.12.3)."""
+    if "shadowrootmode" not in attributes.lower():
+        return False
+    mode = _values(decoded(attributes)[:METADATA_CHARACTERS]).get("shadowrootmode", "")
+    return mode.lower() in ("open", "closed")
 
 
 def _words(value: str) -> list[str]:

@@ -74,6 +74,21 @@ def test_a_hidden_span_is_not_shown_up_to_its_end_or_that_of_what_holds_it(page:
     assert both(page).text == "\n".join(shown)
 
 
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("<x-a><template shadowrootmode=open><p>a</p><slot></slot></template>b</x-a>c", ["a", "bc"]),
+        ("<div>a<TEMPLATE b ShadowRootMode='Closed'>b<template>c</template>d</template>e</div>", ["a", "b", "d", "e"]),
+        ("<template shadowrootmode=none>a</template>b<template data-shadowrootmode=open>c</template>d", ["b", "d"]),
+        ("<template>a<template shadowrootmode=open>b</template>c</template>d", ["d"]),
+        ("<template title=shadowrootmode shadowrootmode>a</template>b", ["b"]),
+    ],
+)
+def test_a_shadow_tree_that_is_declared_is_shown_and_other_templates_are_not(page: str, shown: list[str]) -> None:
+    assert texts(page) == shown
+    assert both(page).text == "\n".join(shown)
+
+
 def test_a_long_block_that_stands_there_again_is_content_once_and_a_short_one_each_time() -> None:
     others = [f"<p>{SENTENCE.replace('river', word) * 2}</p>" for word in ("lake", "sea", "brook")]
     for length, times in ((main_text.REPEATED_CHARACTERS - 1, 2), (main_text.REPEATED_CHARACTERS, 1)):
@@ -209,6 +224,7 @@ PIECES = [
         "<select>",
         "<option>",
         "<template>",
+        "<Template a shadowrootmode=OPEN>",
         "</template>",
         "<noscript>",
         "<meta name=robots content=x>",
