@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import CoordinatorNotAvailableError
 
 from deploy.local.processes import stands
 from simhash.index import Relation
@@ -224,7 +225,10 @@ class Stream:
         with closing_admin(self.bootstrap_servers) as admin:
 
             def shared() -> bool:
-                members = admin.describe_groups([self.name])[self.name]["members"]
+                try:
+                    members = admin.describe_groups([self.name])[self.name]["members"]
+                except CoordinatorNotAvailableError:  # of a broker's first group
+                    return False
                 found = [each["member_assignment"] for each in members]
                 return sum(bool(given and given["assigned_partitions"]) for given in found) >= count
 
