@@ -115,6 +115,31 @@ def test_right_verdicts_of_any_design_pass_with_it_and_without(verify, name):
     assert verify(verdicts, "--design", name, rule=rule)[0] == {}
 
 
+def test_beside_a_base_all_is_checked_but_what_lies_in_it(verify, tmp_path):
+    """The first pages of a stream are the base's; the others' numbers begin anew."""
+    beside = ("--base", tmp_path)
+    every = judged(pages(300, seed=1), RULE)
+    based, told = every[:100], every[100:]
+    last = max(verdict["seq"] or 0 for verdict in based)
+    for named in [verdict["match"] or verdict for verdict in told]:
+        named["seq"] -= last if named["seq"] > last else 0
+    here = [n for n, verdict in enumerate(told) if verdict["match"] and verdict["match"]["url"] in urls(told)]
+    there = [n for n, verdict in enumerate(told) if verdict["match"] and n not in here]
+    assert there
+    found, out = verify(told, *beside)
+    assert found == {}
+    assert f"note: {len(there)} duplicates name pages of the base, which is not read" in out
+    assert verify(told)[0] != {}
+    near = [n for n in here if told[n]["match"]["distance"] <= RULE.design.k]
+    told[near[0]]["match"]["distance"] += 1
+    told[near[1]] |= {"verdict": "unique", "match": None, "better": None, "seq": 1000}
+    assert verify(told, *beside)[0] == {"wrong distance": 1, "two unique pages match": 1, "number out of order": 1}
+
+
+def urls(verdicts):
+    return {verdict["url"] for verdict in verdicts if verdict["verdict"] == "unique"}
+
+
 def test_pages_that_were_judged_in_another_order_than_they_come_in_pass_where_that_is_said(verify, told):
     offsets = [verdict["source"]["offset"] for verdict in told]
     Random(5).shuffle(offsets)

@@ -37,6 +37,7 @@ NAMES = (
     *(name for name in Settings.model_fields if name.startswith("kafka_")),
     *INDEX,
     "archive",
+    "base",
     "max_age",
     "max_documents",
     *LOGGING,
@@ -108,8 +109,9 @@ def verify(
     match? Does the index hold what was told, and nothing else?
 
     Let the workers come to the end of the input first: a record on its way counts as lost. Give max_age, max_documents
-    and takedowns where the index has them: what it forgot is not held against it. Verdicts of an index that was judged
-    beside a `base`, rewound or rebuilt with losses are not what is checked here. A million take half a minute, 0.5 GB.
+    and takedowns where the index has them: what it forgot is not held against it. Give `base`, where there is one: its
+    pages are not read, so matches among them are not checked. Verdicts of a group that was rewound, or of an index that
+    was rebuilt with losses, are not what is checked here. A million take half a minute, 0.5 GB.
 
     How far two pages of a shipped profile may be apart is known; of another one --k, --reach and so on say it, or the
     index. Without its design, and of an index that was migrated, only those pairs are looked for that every design

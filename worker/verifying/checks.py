@@ -115,9 +115,9 @@ class Check:
         before = np.full(len(verdicts), OPEN) if self.any_order else numbers_before(verdicts)
         pages = ComparedPages.of(verdicts, rule)
         check_order(verdicts, before, self.findings)
-        check_matches(pages, before, self.findings)
+        check_matches(pages, before, self.findings, settings.base is not None)
         check_previous(pages, self.findings)
-        check_missed(pages, forgetting, before, self.findings, self.tell)
+        check_missed(pages, forgetting, before, self.findings, self.tell, settings.base is not None)
         if self.export is not None:
             held = held_in(self.export, self.tell)
             self.counts.held = len(held.seq)

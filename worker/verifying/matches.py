@@ -108,13 +108,18 @@ class _Named:
         self.findings.add(kind, match_of, lambda row: (self.pages.verdicts.at(row), words(row, match_of[row])))
 
 
-def check_matches(pages: ComparedPages, before: Numbers, findings: Findings) -> None:
-    """Hold what duplicates say against the pages that they name."""
+def check_matches(pages: ComparedPages, before: Numbers, findings: Findings, beside_base: bool = False) -> None:
+    """Hold what duplicates say against the pages that they name; those of a base are not known."""
     told = pages.verdicts
     duplicates = np.flatnonzero(~told.unique)
     found, named = _named(told, duplicates)
-    missing = duplicates[~found]
-    findings.add(NO_PAGE, missing, lambda row: (told.at(row), f"nobody was called unique as number {told.seq[row]:,}"))
+    if beside_base:
+        found &= told.page[named] == told.match_page[duplicates]
+        findings.notes.append(f"{(~found).sum():,} duplicates name pages of the base, which is not read")
+    else:
+        missing = duplicates[~found]
+        nobody = "nobody was called unique as number"
+        findings.add(NO_PAGE, missing, lambda row: (told.at(row), f"{nobody} {told.seq[row]:,}"))
     each = _Named(pages, duplicates[found], named[found], findings)
     _check_names(each)
     _check_comparison(each)

@@ -136,11 +136,19 @@ def _ranks(key: np.ndarray) -> Numbers:
 
 
 def check_missed(
-    pages: ComparedPages, forgetting: Forgetting, before: Numbers, findings: Findings, tell: PROGRESS
+    pages: ComparedPages,
+    forgetting: Forgetting,
+    before: Numbers,
+    findings: Findings,
+    tell: PROGRESS,
+    beside_base: bool = False,
 ) -> None:
-    """No two unique pages match, and no duplicate has an older match than the one that it names."""
+    """No two unique pages match, and no duplicate has an older match than the one that it names: of those beside a base
+    nobody can say it, for that has numbers of its own."""
     search = MissedSearch(pages, forgetting, before)
     certain, excused = _must_be_found(search, tell)
+    if beside_base:
+        certain, excused = (pairs.where(pages.verdicts.unique[pairs.page]) for pairs in (certain, excused))
     _report(pages, certain.where(~search.forgotten(certain)), findings)
     if count := int((~search.forgotten(excused)).sum()):
         findings.notes.append(
