@@ -11,6 +11,7 @@ from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable, Inde
 from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
+from simhash.index.redis.index import Calls
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.operations import Operations
@@ -33,6 +34,29 @@ def server(tmp_path):
 def opened(server, name="i", **durability):
     client = redis.Redis.from_url(server.url)
     return open_index(client, name, {}, RULE, 1000, durability=Durability(**durability))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_answer_of_a_call_that_was_broken_off_is_not_read_as_anothers(redis_server, single, monkeypatch):
+    """Neither on a client's one connection nor on one of its pool, which looks for what is left once it came."""
+    client = redis.Redis.from_url(redis_server.url, single_connection_client=single)
+    monkeypatch.setattr(redis.connection.AbstractConnection, "can_read", lambda *_, **__: False)
+    calls = Calls(client, "key", "return ARGV[1]")
+    with calls.line() as line:
+        line.send(["first"])
+        assert line.receive() == b"first"
+
+    def break_off(why):
+        with calls.line() as line:
+            line.send(["left"])
+            raise why
+
+    for why in (KeyboardInterrupt, IndexUnreachable):
+        with pytest.raises(why):
+            break_off(why)
+        with calls.line() as line:
+            line.send(["next"])
+            assert line.receive() == b"next"
 
 
 def judged(index, first, count=20):
