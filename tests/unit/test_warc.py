@@ -11,7 +11,7 @@ import zstandard
 from simhash.errors import PageError
 from tests.growth import is_linear
 from worker.errors import InputError
-from worker.files.warc import page_of, warc_records
+from worker.files.warc import DECODERS, page_of, warc_records
 from worker.records.passing import Page
 
 LARGEST = 10_000
@@ -185,9 +185,15 @@ def test_a_length_of_thousands_of_digits_is_none():
 
 
 @pytest.mark.slow
-def test_a_brotli_stream_that_holds_far_more_than_a_page_is_refused_before_it_is_unpacked():
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("zstd", zstandard.compress), ("br", brotli.compress)],
+)
+def test_a_body_that_holds_far_more_than_a_page_is_refused_before_it_is_unpacked(coding, pack):
+    packed = pack(b"x" * 5_000_000)
     with pytest.raises(PageError, match="hold a page of more than max_page_bytes = 10,000"):
-        page(record(http(brotli.compress(b"x" * 50_000_000), PAGE | {"content-encoding": "br"})))
+        page(record(http(packed, PAGE | {"content-encoding": coding})))
+    assert len(DECODERS[coding](packed, 10_000)) < 100_000
 
 
 @pytest.mark.slow

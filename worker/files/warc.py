@@ -175,10 +175,10 @@ def _decoded(body: bytes, http: Headers, largest: int) -> bytes:
         name = encoding.strip()
         if name in ("", "identity"):
             continue
-        if name not in _DECODERS:
-            raise PageError("decode", f"content-encoding {name[:40]!r} is none of {', '.join(_DECODERS)}")
+        if name not in DECODERS:
+            raise PageError("decode", f"content-encoding {name[:40]!r} is none of {', '.join(DECODERS)}")
         try:
-            body = _DECODERS[name](body, largest)
+            body = DECODERS[name](body, largest)
         except (zlib.error, zstandard.ZstdError, brotli.error, EOFError) as error:
             raise PageError("decode", f"content-encoding {name} of {len(body):,} bytes: {error}") from error
     return body
@@ -253,10 +253,11 @@ def _unbrotlied(body: bytes, largest: int) -> bytes:
     return bytes(content)
 
 
-_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
+DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
     "gzip": _gunzipped,
     "x-gzip": _gunzipped,
     "deflate": _deflated,
     "zstd": _unzstd,
     "br": _unbrotlied,
 }
+"""By the name of a Content-Encoding: a body's bytes; of one that has more than so many, little more than these."""
