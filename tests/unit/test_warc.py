@@ -178,6 +178,11 @@ def test_a_text_of_a_wet_is_a_page_that_is_no_html():
     assert (found.url, found.content, found.is_html) == ("http://x/", b"the text", False)
 
 
+def test_a_line_that_continues_no_field_is_passed_over():
+    more = b"WARC/1.0\r\n continues nothing\r\nX: 1\r\nX: 2\r\n\tcontinues one that was there\r\n"
+    assert page(record(http()).replace(b"WARC/1.0\r\n", more)).content == HTML
+
+
 def test_a_length_of_thousands_of_digits_is_none():
     data = record(http()).replace(b"Content-Length: ", b"Content-Length: " + b"9" * 5_000)
     with pytest.raises(InputError, match="record 0 has no Content-Length but '9999"):
