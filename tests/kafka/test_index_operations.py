@@ -1,6 +1,7 @@
 """What operators do with an index in Redis: move it, forget pages of it, look at it."""
 
 import itertools
+import os
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -130,6 +131,22 @@ def test_an_imported_index_is_the_exported_one(backend, other, filled, name, tmp
     assert whole(other, copy)
     assert whole(backend, filled)
     assert sorted(map(repr, copy.scan())) == sorted(map(repr, filled.scan()))
+
+
+def test_an_export_is_on_the_disk_before_it_takes_the_place_of_the_last_one(
+    backend, filled, name, tmp_path, monkeypatch
+):
+    file, synced = tmp_path / "index.jsonl.zst", []
+    file.write_bytes(b"the last one")
+    real = os.fsync
+
+    def seen(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), file.read_bytes() == b"the last one"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    assert run("export", file, *place(backend, name)).exit_code == 0
+    assert synced == [(f"{file}.partial", True), (str(tmp_path), False)]
 
 
 def test_an_export_has_the_state_of_one_moment(backend, filled):

@@ -11,6 +11,7 @@ import click
 import msgspec
 import zstandard
 
+from simhash.archive.format.durable import move_whole
 from simhash.index.redis.operators.transfer import loaded
 from simhash.index.rows import AnyRow, EndRow, IndexRow, RecordRow, decoded, encoded
 from worker.cli.operating.telling import saying_what_is_next, teller
@@ -46,7 +47,9 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
         with _written(beside, file.suffix == ".zst") as out:
             end = _export(whole, out)
         if not device:
-            os.replace(beside, file)
+            with beside.open("rb") as written:
+                os.fsync(written.fileno())  # or, after a crash, nothing may be there where the last backup was
+            move_whole(beside, file)
     except OSError as error:
         raise InputError(f"{beside} cannot be written: {error.strerror}") from error
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}", err=device)
