@@ -93,6 +93,13 @@ def test_a_unique_page_is_written_with_the_records_that_name_it_byte_for_byte(po
     assert gzip.decompress(out.read_bytes()) == b"".join(kept)
 
 
+def test_of_two_pages_that_name_each_other_each_is_judged_by_itself(pool, tmp_path):
+    near = capture("near", html(3), order="response", **{"WARC-Concurrent-To": "<urn:a:response>"})
+    kept = [INFO, *capture("a", html(1), order="request response")]
+    out = deduplicated(pool, tmp_path, *kept, *near, *capture("b", html(2), order="response"))
+    assert gzip.decompress(out.read_bytes()) == b"".join([*kept, *capture("b", html(2), order="response")])
+
+
 def test_each_record_is_a_gzip_member_of_its_own(pool, tmp_path):
     data = deduplicated(pool, tmp_path, INFO, *capture("a", html(1))).read_bytes()
     members = []
