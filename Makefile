@@ -13,7 +13,7 @@ RUST := native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs)
 KERNEL := native/target/release/lib_native.so
 OUT ?= out
 # Five test processes, each with servers of its own, for many tests wait for these; a file's tests stay together, and the
-# files that wait are among those that work (tests/conftest.py). Four leave more of two cores unused; six save no more.
+# files with the longest waits come first. On two cores four leave a tenth of the time unused, and six save no more.
 TESTS ?= --numprocesses 5 --dist loadfile --no-loadscope-reorder
 # For every Python from 3.11.0 on, not only the one at hand: what is needed differs between them.
 LOCKING := --quiet --universal --python-version 3.11.0 --generate-hashes --group build --custom-compile-command "make lock"

@@ -39,20 +39,6 @@ hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis_settings.load_profile("repeatable")
 
 
-WAITING = 0.4
-"""In so much of the whole order lie the files that wait for brokers: what is begun last should not take long."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that wait, and those that work, evenly side by side: several processes run them, on few processors."""
-    files = dict.fromkeys(item.path for item in items)
-    waiting = [file for file in files if file.parent.name == "kafka"]
-    working = [file for file in files if file.parent.name != "kafka"]
-    places = {file: WAITING * at / len(waiting) for at, file in enumerate(waiting)}
-    places |= {file: at / len(working) for at, file in enumerate(working)}
-    items.sort(key=lambda item: places[item.path])
-
-
 def pytest_collection_finish() -> None:
     """What thousands of tests are made of stays to the end: no use to look through it each time."""
     gc.collect()
