@@ -32,8 +32,9 @@ def check_copies(unique: Numbers, inputs: InputRecords, copies: Copies, spots: S
     wanted, older = np.sort(unique[is_known]), 0
     partition_of = np.array([partition for _, partition in spots.names])
     its, theirs = partition_of[wanted >> OFFSET_BITS], partition_of[copies.place >> OFFSET_BITS]
-    for partition in np.union1d(its, theirs):
-        records, rows = wanted[its == partition][::-1], np.flatnonzero(theirs == partition)[::-1]
+    partitions = np.union1d(its, theirs)
+    for of_records, of_copies in zip(_rows(its, partitions), _rows(theirs, partitions), strict=True):
+        records, rows = wanted[of_records][::-1], of_copies[::-1]
         told, found = inputs.content[np.searchsorted(inputs.record, records)], copies.content[rows]
         common = min(len(told), len(found))
         older += len(told) - common
@@ -46,3 +47,9 @@ def check_copies(unique: Numbers, inputs: InputRecords, copies: Copies, spots: S
             findings.add_one(WRONG, spots.show(int(place[common])), "no page before those behind it was called unique")
     if older:
         findings.notes.append(f"{older:,} unique pages are older than what the unique topic has of their partitions")
+
+
+def _rows(partition: Numbers, partitions: Numbers) -> list[Numbers]:
+    """For each of the partitions, which rise, its rows in their order."""
+    order = np.argsort(partition, kind="stable")
+    return np.split(order, np.searchsorted(partition[order], partitions[1:]))
