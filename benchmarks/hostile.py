@@ -93,6 +93,7 @@ def _nesting() -> Iterator[tuple[str, Family]]:
 
 _MISNESTED: dict[str, Family] = {
     "lists in lists": repeated("<ul><li>"),
+    "lists of a letter in lists": repeated("<ul>x"),
     "tables in tables": repeated("<table><tr><td>"),
     "groups in svg": repeated("<g>", "<svg>"),
     "html inside svg inside html": repeated("<svg><foreignObject><div>"),

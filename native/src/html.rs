@@ -42,6 +42,16 @@ pub enum Role {
     Shown,
 }
 
+impl Role {
+    fn element(&self) -> Option<Name> {
+        if let Self::Element(name) = self { Some(*name) } else { None }
+    }
+}
+
+/// What holds all of a page; its number is the one behind those of the names.
+const PAGE: Name =
+    Name { number: 0, mask: 0, ended_as: 0, ends: 0, stops_at_table: false, stops_at_cell: false, skipped: false };
+
 /// Names of up to sixteen letters, in lower case.
 fn key_of(word: &[u8]) -> Option<u128> {
     if word.len() > 16 {
@@ -54,9 +64,11 @@ fn key_of(word: &[u8]) -> Option<u128> {
 /// What Python tells of names and of words in attributes.
 pub struct Vocabulary {
     names: Map<u128, Role>,
+    elements: Vec<Name>,
     words: Map<u128, u64>,
     pub references: References,
     table: u32,
+    noscript: u32,
 }
 
 impl Vocabulary {
@@ -67,11 +79,18 @@ impl Vocabulary {
         table: u32,
     ) -> Self {
         let key = |word: &str| key_of(word.as_bytes());
+        let mut elements: Vec<Name> = names.iter().filter_map(|(_, role)| role.element()).collect();
+        let noscript = names.iter().find(|(name, _)| name == "noscript").and_then(|(_, role)| role.element());
+        let noscript = noscript.map_or(u32::MAX, |name| name.number);
+        elements.sort_by_key(|name| name.number);
+        elements.push(Name { number: elements.len() as u32, ..PAGE });
         Self {
+            elements,
             names: names.iter().filter_map(|(name, role)| Some((key(name)?, *role))).collect(),
             words: words.iter().filter_map(|(word, bits)| Some((key(word)?, *bits))).collect(),
             references,
             table,
+            noscript,
         }
     }
 
@@ -122,7 +141,7 @@ fn characters(text: &str) -> usize {
 #[derive(Clone, Copy)]
 struct Open {
     element: u32,
-    name: Name,
+    name: u32,
 }
 
 pub struct Reader<'a> {
@@ -140,6 +159,7 @@ pub struct Reader<'a> {
     links: i32,
     is_broken: bool,
     is_asked_for_metadata: bool,
+    shows_noscript: bool,
     named: Map<&'a str, (u64, u32)>,
     wordings: Map<String, u32>,
     alike: Map<(u32, u32), u32>,
@@ -300,6 +320,16 @@ fn end_of_attributes(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Whether a tag with these attributes ends itself, as in `<title/>`: its last `/` belongs to no value.
+fn ends_itself(attributes: &str) -> bool {
+    let bytes = attributes.as_bytes();
+    let mut at = 0;
+    while let Some((_, _, end)) = attribute(bytes, at) {
+        at = end;
+    }
+    bytes[at..].ends_with(b"/")
+}
+
 /// The value of the first attribute of this name.
 fn value_of<'a>(attributes: &'a str, wanted: &str) -> Option<&'a str> {
     let mut at = 0;
@@ -348,25 +378,28 @@ impl<'a> Reader<'a> {
             links: 0,
             is_broken: false,
             is_asked_for_metadata: false,
+            shows_noscript: false,
             named: Map::default(),
             wordings: Map::default(),
             alike: Map::default(),
         };
-        let page = Name {
-            number: u32::MAX,
-            mask: 0,
-            ended_as: 0,
-            ends: 0,
-            stops_at_table: false,
-            stops_at_cell: false,
-            skipped: false,
-        };
+        let page = vocabulary.elements[vocabulary.elements.len() - 1];
         reader.record(0, 0, page, "");
-        reader.stack.push(Open { element: 0, name: page });
+        reader.stack.push(Open { element: 0, name: page.number });
         reader
     }
 
-    pub fn read(mut self) -> Blocks {
+    /// The page's blocks; where there are none, those of what it has for readers without scripts.
+    pub fn read(self) -> Blocks {
+        let (vocabulary, html) = (self.vocabulary, self.html);
+        let found = self.once();
+        if !found.texts.is_empty() {
+            return found;
+        }
+        Self { shows_noscript: true, ..Self::new(vocabulary, html) }.once()
+    }
+
+    fn once(mut self) -> Blocks {
         while self.at < self.bytes.len() {
             let end = find(self.bytes, self.at, b'<');
             self.text(self.at..end);
@@ -387,7 +420,7 @@ impl<'a> Reader<'a> {
     pub fn metadata_alone(mut self) -> Blocks {
         self.is_asked_for_metadata = true;
         self.skipping = usize::MAX;
-        self.read()
+        self.once()
     }
 
     fn text(&mut self, part: Range<usize>) {
@@ -423,6 +456,7 @@ impl<'a> Reader<'a> {
         let name = &self.bytes[start..end];
         let close = end_of_attributes(self.bytes, end);
         let attributes = &self.html[end..close];
+        let is_closed = close < self.bytes.len() && attributes.ends_with('/');
         self.at = (close + 1).min(self.bytes.len());
         if let b"a" | b"A" = name {
             if end < self.bytes.len() {
@@ -444,23 +478,22 @@ impl<'a> Reader<'a> {
                 self.flush();
                 if is_end {
                     self.end(name);
-                } else {
+                } else if !(is_closed && self.bytes[start..end].eq_ignore_ascii_case(b"svg") && ends_itself(attributes)) {
                     self.start(name, attributes);
                 }
             }
-            Some(_) if is_end => {}
             Some(Role::Line) => {
                 self.flush();
                 self.is_broken = true;
             }
+            Some(_) if is_end => {}
             Some(Role::Rule) => self.flush(),
             Some(Role::Page) => {
                 self.flush();
                 self.metadata(name, attributes);
             }
             Some(Role::Metadata) => self.metadata(name, attributes),
-            Some(Role::Script) => self.at = end_of_script(self.bytes, self.at),
-            Some(role) => self.raw_element(role, name),
+            Some(role) => self.raw_element(role, name, is_closed && ends_itself(attributes)),
         }
     }
 
@@ -488,9 +521,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn raw_element(&mut self, role: Role, name: &[u8]) {
+    /// An element without inner markup. One that ends itself has no text, as in SVG and XHTML.
+    fn raw_element(&mut self, role: Role, name: &[u8], ends_itself: bool) {
         let start = self.at;
-        self.at = end_of_raw(self.bytes, start, name);
+        self.at = match role {
+            _ if ends_itself => start,
+            Role::Script => end_of_script(self.bytes, start),
+            _ => end_of_raw(self.bytes, start, name),
+        };
         let text = &self.html[start..self.at];
         match role {
             Role::Title if self.blocks.title.is_empty() && (self.spans > 0 || self.skipping == 0) => {
@@ -498,11 +536,13 @@ impl<'a> Reader<'a> {
                 self.vocabulary.references.plain(head(text, METADATA_CHARACTERS), &mut title);
                 self.blocks.title = head(&title, TITLE_CHARACTERS).to_owned();
             }
-            Role::Shown if self.skipping == 0 => {
+            Role::Shown => {
                 self.flush();
-                let start = self.blocks.text.len();
-                References::collapse(text, &mut self.blocks.text);
-                self.add(start, 0, 0, false);
+                if self.skipping == 0 {
+                    let start = self.blocks.text.len();
+                    References::collapse(text, &mut self.blocks.text);
+                    self.add(start, 0, 0, false);
+                }
             }
             _ => {}
         }
@@ -521,7 +561,7 @@ impl<'a> Reader<'a> {
             _ => return,
         };
         if let (true, Some(value)) = (slot.is_empty(), value) {
-            self.vocabulary.references.plain(value, slot);
+            self.vocabulary.references.plain_value(value, slot);
         }
     }
 
@@ -565,12 +605,19 @@ impl<'a> Reader<'a> {
             blocks.owners.push(self.stack[self.stack.len() - 1].element);
             blocks.broken.push(broken);
         }
-        blocks.texts.push(text);
+        if blocks.texts.len() <= MOST_BLOCKS {
+            blocks.texts.push(text);
+        }
         blocks.text.push('\n');
     }
 
+    /// What the last of the open elements does, or the one so many places before.
+    fn innermost(&self, back: usize) -> Name {
+        self.vocabulary.elements[self.stack[self.stack.len() - back].name as usize]
+    }
+
     fn start(&mut self, name: Name, attributes: &'a str) {
-        while self.stack.len() > 1 && self.stack[self.stack.len() - 1].name.ended_as & name.ends != 0 {
+        while self.stack.len() > 1 && self.innermost(1).ended_as & name.ends != 0 {
             self.pop();
         }
         let parent = self.stack[self.stack.len() - 1].element;
@@ -579,8 +626,9 @@ impl<'a> Reader<'a> {
             element = self.blocks.parents.len() as u32;
             self.record(parent, self.stack.len() as i32, name, attributes);
         }
-        self.stack.push(Open { element, name });
-        if name.skipped && self.skipping == 0 && !is_shadow(attributes) {
+        self.stack.push(Open { element, name: name.number });
+        let is_shown = self.shows_noscript && name.number == self.vocabulary.noscript;
+        if name.skipped && self.skipping == 0 && !is_shown && !is_shadow(attributes) {
             self.skipping = self.stack.len();
         }
     }
@@ -631,7 +679,7 @@ impl<'a> Reader<'a> {
     fn end(&mut self, name: Name) {
         let open = self.stack.len();
         for back in 1..=END_TAG_REACH.min(open - 1) {
-            let top = self.stack[open - back].name;
+            let top = self.innermost(back);
             if top.number == name.number {
                 (0..back).for_each(|_| self.pop());
                 return;

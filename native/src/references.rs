@@ -75,10 +75,15 @@ impl References {
     /// Append text as it is read: references resolved, white space collapsed.
     pub fn plain(&self, text: &str, into: &mut String) {
         if memchr::memchr(b'&', text.as_bytes()).is_some() {
-            Self::collapse(&self.resolved(text), into);
+            Self::collapse(&self.resolved(text, false), into);
         } else {
             Self::collapse(text, into);
         }
+    }
+
+    /// The same of an attribute's value.
+    pub fn plain_value(&self, value: &str, into: &mut String) {
+        Self::collapse(&self.resolved(value, true), into);
     }
 
     /// Append the words of a text, a space between them.
@@ -107,14 +112,14 @@ impl References {
         }
     }
 
-    fn resolved(&self, text: &str) -> String {
+    fn resolved(&self, text: &str, is_value: bool) -> String {
         let bytes = text.as_bytes();
         let mut made = String::with_capacity(text.len());
         let mut at = 0;
         while let Some(ahead) = memchr::memchr(b'&', &bytes[at..]) {
             made.push_str(&text[at..at + ahead]);
             at += ahead;
-            let used = self.reference(&text[at..], &mut made);
+            let used = self.reference(&text[at..], is_value, &mut made);
             if used == 0 {
                 made.push('&');
                 at += 1;
@@ -125,8 +130,9 @@ impl References {
         made
     }
 
-    /// Append what the reference at the beginning of the text means; how many bytes it takes, 0 if it is none.
-    fn reference(&self, text: &str, into: &mut String) -> usize {
+    /// Append what the reference at the beginning of the text means; how many bytes it takes, 0 if it is none. In a value
+    /// a name without `;` counts only where nothing of a URL's query follows (13.2.5.73).
+    fn reference(&self, text: &str, is_value: bool, into: &mut String) -> usize {
         let bytes = text.as_bytes();
         if bytes.get(1) == Some(&b'#') {
             return self.number(bytes, into);
@@ -143,9 +149,13 @@ impl References {
             end += 1;
         }
         let name = &text[1..end];
-        if let Some(meant) = self.names.get(name) {
+        let is_query = is_value && !name.ends_with(';') && bytes.get(end) == Some(&b'=');
+        if let Some(meant) = self.names.get(name).filter(|_| !is_query) {
             into.push_str(meant);
             return end;
+        }
+        if is_value {
+            return 0;
         }
         for length in (2..=(name.len() - 1).min(self.longest_bare)).rev() {
             if let Some(meant) = self.names.get(&name[..length]) {

@@ -16,7 +16,7 @@ from html.entities import html5
 
 import numpy as np
 
-from simhash.reading.html_tokens import ATTRIBUTES, SCRIPT_TEXT, STOP, any_case
+from simhash.reading.html_tokens import ATTRIBUTES, ATTRIBUTES_AND_END, SCRIPT_TEXT, STOP, any_case
 
 END_TAG_REACH = 32
 """How many of the innermost open elements an end tag may end."""
@@ -27,7 +27,8 @@ RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", 
 """Elements whose content is text up to their end tag."""
 SHOWN = ("xmp", "plaintext")
 """Those of `RAW` that a browser shows."""
-SKIPPED = ("noscript", "template", "svg", "select", "canvas", "video", "audio")
+NOSCRIPT = "noscript"
+SKIPPED = (NOSCRIPT, "template", "svg", "select", "canvas", "video", "audio")
 """Elements whose text a reader does not see, but for a template that `is_shadow`."""
 LINE = "br"
 RULES = ("hr", "body")
@@ -155,15 +156,16 @@ _RAW = _one_of(RAW[1:])
 _BLOCK = _one_of((*NAMES, LINE, *RULES, *METADATA, PAGE))
 _COMMENT = r"!--(?: -?> | .*?(?:--!?>|\Z) ) | [!?/][^>]*+ >?+"
 # One token: text, with inline tags and comments in it, up to a block-level tag; and that tag: an end tag's name; or a
-# start tag's name, by its kind, its attributes, and the text of an element without inner markup.
+# start tag's name, by its kind, its attributes, what ends it in itself, and the text of an element without inner
+# markup. One that ends itself has no text, as in SVG and XHTML; elsewhere a browser would show no more of the page.
 TOKEN = re.compile(
     rf"""
     ( (?: [^<]++ | <(?! /?+ (?:{_SCRIPT}|{_RAW}|{_BLOCK}){STOP} )
                    (?: /?+[a-zA-Z][^\t\n\f\r\ />]*+ {ATTRIBUTES} >?+ | {_COMMENT} )?+ )*+ )
     (?: </([a-zA-Z][a-zA-Z0-9]*+) {ATTRIBUTES} >?+
       | <(?: ({_BLOCK}) | ({_SCRIPT}) | ({_RAW}) )(?={STOP})
-        ({ATTRIBUTES}) >?+
-        ((?(4) {SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){STOP}) )*+ | )))
+        ({ATTRIBUTES_AND_END}) >?+
+        ((?(7) | (?(4) {SCRIPT_TEXT} | (?(5) (?: [^<]++ | <(?!/(?ai:\5){STOP}) )*+ | ))))
       | \Z )
     """,
     re.VERBOSE | re.DOTALL,
@@ -217,6 +219,15 @@ def _referred(match: re.Match[str]) -> str:
     return match[0]
 
 
+def _referred_in_value(match: re.Match[str]) -> str:
+    """In an attribute a name without `;` counts only where nothing of a URL's query follows (13.2.5.73)."""
+    name = match[3]
+    if name is None:
+        return _referred(match)
+    is_reference = name in html5 and (name.endswith(";") or match.string[match.end() : match.end() + 1] != "=")
+    return html5[name] if is_reference else match[0]
+
+
 def decoded(text: str) -> str:
     """The characters of which a text has the bytes."""
     return text if text.isascii() else text.encode("latin-1").decode()
@@ -227,6 +238,11 @@ def plain(text: str) -> str:
     if "&" in text:
         text = _REFERENCE.sub(_referred, text)
     return " ".join(text.split())
+
+
+def _plain_value(value: str) -> str:
+    """The same of an attribute's value."""
+    return " ".join(_REFERENCE.sub(_referred_in_value, value).split())
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -272,8 +288,9 @@ class Blocks:
 class _Reader:
     """One pass over a page."""
 
-    def __init__(self, words: Mapping[str, int]) -> None:
+    def __init__(self, words: Mapping[str, int], shown: str = "") -> None:
         self.blocks = Blocks()
+        self._shown_name = NAMES.get(shown)
         self._words = words
         self._elements = [(0, 0, 0, 0, 0)]  # of each what `Blocks` has in columns, but where it ends
         self._named: defaultdict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -286,10 +303,10 @@ class _Reader:
     def read(self, html: bytes) -> Blocks:
         pending: list[str] = []  # text before a tag that ends no block
         broken = False
-        for chunk, end, block, script, raw, attributes, text in _tokens(html):
+        for chunk, end, block, script, raw, attributes, ends_itself, text in _tokens(html):
             tag = (end or block or raw).lower()
             named = NAMES.get(tag)
-            if not named and (end or script or tag in _PASSED):
+            if not named and (script or tag in _PASSED or (end and tag != LINE)):  # `</br>` is a line break too
                 pending.append(chunk)
                 self._passed(tag, attributes, text)
                 continue
@@ -301,7 +318,7 @@ class _Reader:
             broken = tag == LINE
             if named and end:
                 self._end(named)
-            elif named:
+            elif named and not (ends_itself and tag == "svg"):
                 self._start(named, attributes)
             elif raw:
                 self._shown(text)
@@ -381,17 +398,17 @@ class _Reader:
             return
         blocks, values = self.blocks, _values(decoded(attributes)[:METADATA_CHARACTERS])
         if tag == PAGE:
-            blocks.language = blocks.language or plain(values.get("lang", ""))
+            blocks.language = blocks.language or _plain_value(values.get("lang", ""))
         elif tag == "link" and "canonical" in _words(values.get("rel", "")):
-            blocks.canonical = blocks.canonical or plain(values.get("href", ""))
+            blocks.canonical = blocks.canonical or _plain_value(values.get("href", ""))
         elif tag == "meta" and "robots" in _words(values.get("name", "")):
-            blocks.robots = blocks.robots or plain(values.get("content", ""))
+            blocks.robots = blocks.robots or _plain_value(values.get("content", ""))
 
     def _start(self, name: Name, attributes: str) -> None:
         stack = self._stack
         while (top := stack[-1][1]) and top.ended_as & name.ends:
             self._pop()
-        if name.skipped and not self._skipping and not is_shadow(attributes):
+        if name.skipped and not self._skipping and name is not self._shown_name and not is_shadow(attributes):
             self._skipping = len(stack) + 1
         elements = self._elements
         if len(elements) >= MOST_ELEMENTS:
@@ -443,7 +460,7 @@ _PASSED = frozenset((*METADATA, *(set(RAW) - set(SHOWN))))
 def read_metadata(html: bytes) -> Blocks:
     """What a page says of itself, but for its title, and no blocks: for those that read its text another way."""
     reader = _Reader({})
-    for _, _, block, _, _, attributes, _ in _tokens(html):
+    for _, _, block, _, _, attributes, *_ in _tokens(html):
         reader.say(block.lower(), attributes)
     return reader.blocks
 
@@ -484,5 +501,9 @@ def _words(value: str) -> list[str]:
 
 
 def read_blocks(html: bytes, words: Mapping[str, int]) -> Blocks:
-    """The blocks of a page in UTF-8, without NUL; `words` gives the bits of words in attributes."""
-    return _Reader(words).read(html)
+    """The blocks of a page in UTF-8, without NUL; `words` gives the bits of words in attributes.
+
+    Where there are none, those of what the page has for readers without scripts: some have all their text there.
+    """
+    found = _Reader(words).read(html)
+    return found if found.texts else _Reader(words, NOSCRIPT).read(html)

@@ -14,7 +14,10 @@ _ATTRIBUTE = r"""
     (?: [\t\n\f\r\ ]*+ = [\t\n\f\r\ ]*+ (?: "[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | (?!["'])[^\t\n\f\r\ >]*+ ) )?+
 """
 # The first alternative is the usual spelling of the second, four times as fast.
-ATTRIBUTES = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+ [\t\n\f\r\ /]*+"
+_EACH = rf"(?: [\ \n][a-z-]++=\"[^\"]*+\" | {_ATTRIBUTE} )*+"
+ATTRIBUTES = rf"{_EACH} [\t\n\f\r\ /]*+"
+# The same, with a group that is empty unless the tag ends itself (`<title/>`): its last `/` belongs to no value.
+ATTRIBUTES_AND_END = rf"{_EACH} (?: ((?: [\t\n\f\r\ ]*+ / )++)(?=>) | [\t\n\f\r\ /]*+ )"
 # A script may hold `<!-- <script> </script>` without ending there (13.2.5.20 to 31).
 SCRIPT_TEXT = rf"""(?ai:
     (?: [^<]++ | <(?!/script{STOP}|!--)

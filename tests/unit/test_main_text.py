@@ -89,6 +89,36 @@ def test_a_shadow_tree_that_is_declared_is_shown_and_other_templates_are_not(pag
     assert both(page).text == "\n".join(shown)
 
 
+@pytest.mark.parametrize(
+    ("page", "title", "shown"),
+    [
+        ("<title>A</title><svg a='b'><title/><path/></svg><p>shown", "A", ["shown"]),
+        ("<svg><defs><style/></defs><script />\n</svg>shown", "", ["shown"]),
+        ("<?xml version='1.0'?><head><title/><script src='a.js'/></head><p>shown", "", ["shown"]),
+        ("<p>one <svg class='i' /> two", "", ["one", "two"]),
+        ("<p>one <svg class=i/> two", "", ["one"]),  # the slash belongs to the value
+        ("<title x=y/>A</title>shown", "A", ["shown"]),
+        ("<title / >A</title>shown", "A", ["shown"]),
+        ("one</br>two", "", ["one", "two"]),
+        ("a<span hidden><xmp></xmp></span>b", "", ["a", "b"]),
+    ],
+)
+def test_a_tag_that_ends_itself_holds_nothing_where_it_can_end_itself(page: str, title: str, shown: list[str]) -> None:
+    found = both(page)
+    assert (found.title, found.text.split("\n")) == (title, shown)
+
+
+def test_where_all_is_for_readers_without_scripts_that_is_read() -> None:
+    assert both("<title>A</title><div></div><noscript><p>All of it.</p></noscript>").text == "All of it."
+    assert both("<noscript>Switch scripts on.</noscript><p>shown").text == "shown"
+
+
+def test_an_address_keeps_its_ampersands() -> None:
+    address = "https://shop.example/list?id=7&section=2&region=eu&copyx&not=1&currency=usd"
+    page = f"<link rel=canonical href='{address}&amp;a=1&#38;b=&copy;&lt'>"
+    assert both(page).canonical == f"{address}&a=1&b=©<"
+
+
 def test_a_long_block_that_stands_there_again_is_content_once_and_a_short_one_each_time() -> None:
     others = [f"<p>{SENTENCE.replace('river', word) * 2}</p>" for word in ("lake", "sea", "brook")]
     for length, times in ((main_text.REPEATED_CHARACTERS - 1, 2), (main_text.REPEATED_CHARACTERS, 1)):
@@ -239,6 +269,7 @@ PIECES = [
         "&#x80;",
         "&#0",
     ),
+    *("<svg/>", "<title/>", "<script a=b />", "<xmp/>", "</br>", "<svg a=/", "/>", "&copy=", "<html lang='&lt=&gt'>"),
     *("<span hidden>", "<SPAN a='b'Hidden>", "<span>", "</span>", "</div>"),
     *("&notit;", "&", "<", "</", "</>", "<?", "<![CDATA[", "]]>", "=", '"', "'", "/", "ſ", "İ", "\u3000", "\x1c", " "),
     *(
