@@ -35,7 +35,8 @@ def main_text(page: str | bytes, charset: str | None = None, profile: Profile = 
     """Return the main text of an HTML page, without navigation and boilerplate, by the profile's extractor.
 
     Args:
-        page: the page as it came; its bytes are decoded by what they say, then by `charset`, then by a detector.
+        page: the page as it came; its bytes are read by a byte order mark or as UTF-8, then by `charset`, then by what
+            they declare, then by a detector.
         charset: what the server declared.
 
     Raises:

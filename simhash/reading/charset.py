@@ -31,6 +31,8 @@ from simhash.errors import PageError
 
 # WHATWG's prescan reads 1,024 bytes; pages that open with comments or scripts have their <meta> further down.
 META_PRESCAN_BYTES = 4096
+MOST_DECLARED = 4
+"""Of the charsets that a page declares so many are tried: each is a pass over all of it."""
 _META = re.compile(
     rb"""<meta\b[^>]{0,1024}?\bcharset\s*=\s*["']?\s*([\w.:-]{1,40})"""
     rb"""|<\?xml\b[^>]{0,256}?\bencoding\s*=\s*["']([\w.:-]{1,40})""",
@@ -117,6 +119,7 @@ _FAMILIES = {
         "iso-8859-16",
     ],
 }
+_CONTROLS_KEPT = "simhash.controls-kept"
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
 _MULTI_BYTE = frozenset(("big5", "euc-jp", "euc-kr", "gb18030", "gbk", "shift_jis"))
 
@@ -173,12 +176,17 @@ def _readings(raw: bytes, declared: str | None) -> Iterator[_Attempt]:
         yield _Attempt(unit)
         yield _Attempt(unit, GOOD_PER_BROKEN)
     if b"\x1b" in raw and b"\x1b$" in raw:  # one byte is found at ten times the rate of two
-        yield _Attempt("iso-2022-kr" if b"\x1b$)C" in raw else "iso-2022-jp")
+        escaped = "iso-2022-kr" if b"\x1b$)C" in raw else "iso-2022-jp"
+        yield _Attempt(escaped)
+        yield _Attempt(escaped, GOOD_PER_BROKEN)  # Python's codecs lack what Windows writes in such pages
     yield _Attempt("utf-8")
-    names = list(dict.fromkeys(_declared_names(raw, declared)))
+    names = list(dict.fromkeys(_declared_names(raw, declared)))[:MOST_DECLARED]
+    # Chinese in UTF-16 has few zeros, in its markup; text in single bytes, which could be read as such too, has none.
+    if declared and b"\0" in raw and (wide := _whatwg_name(declared) or "").startswith("utf-16"):
+        yield _Attempt(wide)
     yield _Attempt("utf-8", GOOD_PER_BROKEN_IF_DECLARED if "utf-8" in names else GOOD_PER_BROKEN)
     guess = _detected(raw)
-    # WHATWG reads a declared UTF-16 as UTF-8, since ASCII declared it; real UTF-16 was seen by its zeros.
+    # WHATWG reads UTF-16 that the page itself declares as UTF-8, since ASCII declared it.
     legacy = [name for name in names if not name.startswith("utf-")]
     trusted = [name for name in legacy if not _is_overruled(raw, name, guess)]
     yield from map(_Attempt, trusted)
@@ -232,12 +240,23 @@ def count_controls_in_numpy(utf8: bytes) -> int:
 
 def _decode_strictly(raw: bytes, encoding: str) -> str:
     *others, last = _codecs(encoding)
+    errors = _CONTROLS_KEPT if encoding.startswith("windows-") else "strict"
     for codec in others:
         try:
-            return codecs.decode(raw, codec)
+            return codecs.decode(raw, codec, errors)
         except UnicodeDecodeError:
             continue
-    return codecs.decode(raw, last)
+    return codecs.decode(raw, last, errors)
+
+
+def _keep_control(error: UnicodeError) -> tuple[str, int]:
+    """A byte from 80 to 9F that means nothing is the control character of its number, as in WHATWG's indexes."""
+    if not isinstance(error, UnicodeDecodeError) or not 0x80 <= error.object[error.start] < 0xA0:
+        raise error
+    return chr(error.object[error.start]), error.start + 1
+
+
+codecs.register_error(_CONTROLS_KEPT, _keep_control)
 
 
 def _decode_broken(raw: bytes, encoding: str, good_per_broken: int) -> str:

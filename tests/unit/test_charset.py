@@ -272,3 +272,55 @@ def test_bytes_are_utf8_for_the_kernel_where_they_are_for_python(data: bytes) ->
         assert not native.is_utf8(data)
     else:
         assert native.is_utf8(data)
+
+
+JIS = f"<meta charset=iso-2022-jp><p>{JAPANESE}</p>".encode("iso2022_jp")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        JIS.replace(b"</p>", b"\x1b$B-!\x1b(B</p>"),  # a circled one, which Windows has and Python's codecs have not
+        JIS + b"\xff",
+        JIS[: JIS.rindex(b"\x1b(B") - 3],
+    ],
+    ids=["a character of Windows", "a bad byte", "cut inside a character"],
+)
+def test_an_iso_2022_page_with_one_broken_character_is_read(raw: bytes) -> None:
+    found = decode(raw)
+    assert found.encoding == "iso-2022-jp"
+    assert JAPANESE[:50] in found.text
+
+
+def test_dollars_behind_an_escape_are_no_iso_2022() -> None:
+    assert decode(b"prompt \x1b$ and more of it" * 20).encoding == "utf-8"
+
+
+@pytest.mark.parametrize("stray", [b"\xe2\x80\x9d", b"\x8d", b"\x81"])
+def test_windows_charsets_have_all_their_bytes(stray: bytes) -> None:
+    """WHATWG's index maps the five that Python's codec lacks to control characters."""
+    text = "après l'été, où êtes-vous ? ça va très bien à côté de la forêt " * 3
+    found = decode(b"<meta charset=iso-8859-1>" + text.encode("cp1252") + stray)
+    assert found.encoding == "windows-1252"
+    assert text in found.text
+
+
+@pytest.mark.parametrize("codec", ["utf-16le", "utf-16be"])
+def test_a_short_page_in_utf_16_is_read_as_its_header_says(codec: str) -> None:
+    html = f"<title>中文</title><p>{CHINESE[:40]}"
+    assert decode(html.encode(codec), codec).text == html
+
+
+def test_a_header_of_utf_16_does_not_make_chinese_of_single_bytes() -> None:
+    html = f"<p>{GERMAN}"
+    raw = html.encode("cp1252")
+    assert decode(raw[: len(raw) // 2 * 2], "utf-16le").encoding == "windows-1252"
+
+
+def test_of_many_declarations_few_are_tried() -> None:
+    labels = [label for _, _, _, label in CHARSETS if not label.lower().startswith("utf")]
+    metas = "".join(f"<meta charset={label}>" for label in labels).encode()
+    with pytest.raises(PageError) as refused:
+        decode(metas + b"\x02\xff" * 500)
+    tried = str(refused.value).partition("tried ")[2]
+    assert sum(label.lower() in tried for label in dict.fromkeys(labels)) <= 6
