@@ -194,7 +194,9 @@ class Settings(BaseSettings):
     max_page_bytes: ByteSize = Field(ByteSize(10 << 20), ge=1, description="largest page, after base64")
     max_url_bytes: ByteSize = Field(ByteSize(8 << 10), ge=1, le=MAX_URL_BYTES, description="longest URL, in UTF-8")
     max_key_bytes: ByteSize = Field(ByteSize(16 << 10), ge=1, le=256 << 10, description="longest record key")
-    max_header_bytes: ByteSize = Field(ByteSize(64 << 10), ge=1, le=256 << 10, description="all headers of a record")
+    max_header_bytes: ByteSize = Field(
+        ByteSize(64 << 10), ge=1, le=256 << 10, description="all headers of a record, and 10 for each"
+    )
     page_deadline: Seconds = Field(
         20.0, gt=0, le=600, description="last resort: a page that takes longer (tried again alone) is a dead letter"
     )
@@ -230,6 +232,8 @@ class Settings(BaseSettings):
             raise ValueError("archive and base are both asked before the index: set one of them")
         if self.wait_replicas and self.wait_timeout >= self.redis_timeout:
             raise ValueError("wait_timeout must be shorter than redis_timeout")
+        if self.transaction_timeout >= self.stuck_after:
+            raise ValueError("transaction_timeout must be shorter than stuck_after")
         if self.kafka_security_protocol.startswith("SASL") and not (
             self.kafka_sasl_mechanism and self.kafka_username and self.kafka_password
         ):

@@ -17,6 +17,7 @@ from kafka.errors import RetriableError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.stream import ROOT, Stream, closing_admin, json_page, texts, until, working
+from worker.stream.kafka.unpacking import MOST_HEADERS
 
 PREFIX = "__connect.errors."
 MIB = 1 << 20
@@ -79,6 +80,8 @@ CASES = [
     Case("a tombstone without key", None, "a tombstone", key=None, headers=[("a", b"b")]),
     Case("a huge key", page(text="a"), "the key has 17,408 bytes, more than max_key_bytes = 16,384", key=b"k" * 17_408),
     Case("huge headers", page(text="a"), "more than max_header_bytes = 65,536", headers=[("h", b"h" * 70_000)]),
+    Case("many empty headers", page(text="a"), "more than max_header_bytes = 65,536", headers=[("", b"")] * 20_000),
+    Case("headers without number", page(text="a"), "too large or too many", headers=[("", b"")] * 600_000),
     Case("not JSON, header without value", b"junk", "not JSON", headers=[("h", NULL)]),
     Case("a missing key", page(text="no key"), None, key=None),
     Case("a header without value", page(text="null header"), None, headers=[("h", NULL)]),
@@ -183,12 +186,17 @@ def test_a_bad_record_is_a_dead_letter_as_it_came_with_the_reason(stream, letter
         assert verdicts[offset].headers == sent
         return
     letter = letters[offset]
+    dropped = len(case.headers) > MOST_HEADERS
+    if dropped:
+        sent = []
     assert letter.key == case.key
     assert letter.value == (b"" if case.key is None else case.value)
     assert letter.headers[: len(sent)] == sent
     reasons = {name.removeprefix(PREFIX): value.decode() for name, value in letter.headers[len(sent) :]}
     message = reasons.pop("exception.message")
     assert case.words in message
+    if dropped:
+        assert reasons.pop("headers") == "dropped"
     if case.key is None:
         assert reasons.pop("value") == "null"
     assert reasons == {

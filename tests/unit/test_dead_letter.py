@@ -1,13 +1,14 @@
 """Dead letters: the record as it came, with why and from where."""
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.cli.dlq import Wanted, _why_not
 from worker.judging.judge import Rejected
 from worker.records.dead_letter import Place, dead_letter, read_letter, read_mark
-from worker.records.passing import Outgoing, RawRecord, Received, Source, record_size
+from worker.records.passing import Outgoing, RawRecord, Received, Source, Unread, record_size
 from worker.settings import Settings
 
 REJECTION = Rejected(Source("pages", 3, 42, 7), "decode", "PageError", "not JSON: Expecting value at character 0")
@@ -66,10 +67,17 @@ def test_a_message_that_quotes_the_page_is_cut_and_can_be_sent():
     message.decode()
 
 
-@given(st.binary(max_size=3000), st.none() | st.binary(max_size=3000), st.integers(0, 3000))
+@given(st.none() | st.binary(max_size=3000), st.none() | st.binary(max_size=3000), st.integers(0, 3000))
 def test_every_letter_fits_its_topic(value, key, header_bytes):
     letter = dead_letter(REJECTION, key, value, [("h", b"h" * header_bytes)], "dlq", 3000)
     assert record_size(letter.key, letter.value, letter.headers) <= 3000
+
+
+def test_headers_that_were_not_read_are_told_as_dropped():
+    unread = Unread.of(70_000_000, xxhash.xxh3_128(b"headers"))
+    told = received(dead_letter(REJECTION, b"k", b"v", [("headers", unread)], "dlq", 1 << 20))
+    assert read_letter(told).lacks == ("headers",)
+    assert "headers" not in dict(told.headers)
 
 
 HERE = Place(0, 7)

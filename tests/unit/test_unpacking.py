@@ -2,6 +2,7 @@
 
 import pickle
 import tracemalloc
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -9,12 +10,12 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import CorruptRecordError
+from kafka.errors import CorruptRecordError, KafkaError
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from worker.records.passing import Unread, size_of
 from worker.stream.kafka import unpacking
-from worker.stream.kafka.unpacking import BoundedPolls, UnpackedBatch
+from worker.stream.kafka.unpacking import MOST_HEADERS, BoundedPolls, TolerantBatch, UnpackedBatch
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 STREAMED = ("gzip", "lz4", "zstd")
@@ -99,6 +100,51 @@ def test_a_batch_that_says_more_than_it_has_is_corrupt(codec, largest, monkeypat
         read(UnpackedBatch, DefaultRecordBatch.HEADER_STRUCT.pack(*fields) + packed)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_too_many_headers_are_told_by_size_and_digest(codec):
+    """Each is two bytes on its way, and a hundred in memory."""
+    many = [("", b"")] * 400_000
+    data = batch([(b"k", b"v", many), (b"l", b"w", many), (b"m", b"x", [("h", b"1")] * MOST_HEADERS)], codec)
+    tracemalloc.start()
+    found = []
+    for record in UnpackedBatch(memoryview(data)):
+        found.append((record.key, record.value, len(record.headers), type(record.headers[0][1])))
+        del record
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [(b"k", b"v", 1, Unread), (b"l", b"w", 1, Unread), (b"m", b"x", MOST_HEADERS, bytes)]
+    assert most < 20 * MIB
+
+
+def rewritten(data, change):
+    """A batch whose compressed part was changed."""
+    at = DefaultRecordBatch.HEADER_STRUCT.size
+    return data[:at] + change(data[at:])
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_what_follows_a_stream_is_not_looked_at(codec):
+    """Brokers and Java's consumers take such batches."""
+    data = batch([(b"k", b"v" * 3_000_000, []), (b"l", b"w", [])], codec)
+    found = read(UnpackedBatch, rewritten(data, lambda packed: packed + b"trailing bytes"))
+    assert [row[2] for row in found] == [b"k", b"l"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_with_any_byte_changed_is_read_or_corrupt(codec):
+    data = batch([(b"key %d" % n, Random(n).randbytes(40), [("h", b"x")]) for n in range(5)], codec)
+    outcomes = set()
+    for at in range(DefaultRecordBatch.HEADER_STRUCT.size, len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            try:
+                outcomes.add(len(read(TolerantBatch, bytes(broken))))
+            except KafkaError as error:
+                outcomes.add(type(error))
+    assert CorruptRecordError in outcomes
+
+
 def test_what_stands_for_a_value_travels_between_processes():
     unread = Unread.of(7, xxhash.xxh3_128(b"content"))
     again = pickle.loads(pickle.dumps(unread))
@@ -113,6 +159,7 @@ class Client:
         self._rows = [SimpleNamespace(n=n, size=size) for n, size in enumerate(sizes)]
         for row in self._rows:  # the client says -1 of what is not there
             row.serialized_key_size, row.serialized_value_size, row.serialized_header_size = -1, row.size, -1
+            row.headers = []
         self._kept = None
 
     def open(self):

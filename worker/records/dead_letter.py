@@ -93,15 +93,16 @@ def dead_letter(
     reasons = _reasons(rejection)
     kept = [header for header in headers if not header[0].startswith(PREFIX)]
     dropped = [(PREFIX + "headers", b"dropped")] if kept else []
+    if any(isinstance(content, Unread) for _, content in kept):
+        kept = dropped
+    if key is None and value is None:
+        value = b""  # the client cannot send a record with neither; the letter says what it was
+        reasons.append((PREFIX + "value", b"null"))
 
     def letter(key: bytes | None, value: bytes | None, headers: Headers) -> Outgoing:
         said = _said("value", value) + _said("key", key)
         return Outgoing(topic, _plain(key), _plain(value), headers + reasons + said, rejection.source.partition)
 
-    if key is None and value is None:
-        # The client cannot send a record with neither; the letter says what it was.
-        whole = letter(None, b"", kept)
-        return whole._replace(headers=[*whole.headers, (PREFIX + "value", b"null")])
     for found in (letter(key, value, kept), letter(key, _digest(value), kept), letter(key, _digest(value), dropped)):
         if record_size(found.key, found.value, found.headers) <= limit:
             return found

@@ -13,6 +13,9 @@ Headers = list[tuple[str, bytes]]
 RECORD_OVERHEAD_BYTES = 512
 """What a record batch of one record adds to its key, value and headers, generously."""
 
+HEADER_OVERHEAD_BYTES = 10
+"""What a header adds to its name and value, generously: two numbers say how long these are."""
+
 
 class Source(NamedTuple):
     """Where a record came from: a topic's partition and offset, or a file (its digest as topic) and record number."""
@@ -44,7 +47,7 @@ def size_of(data: bytes | None) -> int:
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """About the bytes that a record takes in a topic, never less."""
-    sizes = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
+    sizes = sum(len(name.encode()) + len(content or b"") + HEADER_OVERHEAD_BYTES for name, content in headers)
     return len(key or b"") + len(value or b"") + sizes + RECORD_OVERHEAD_BYTES
 
 

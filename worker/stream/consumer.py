@@ -48,7 +48,7 @@ def run_consumer(
         except (BaseDiffers, BrokerUnreachable):  # what it waited for
             if not stopping.is_set():
                 raise
-        log.info("stopped: all that was judged is committed")
+            log.info("stopped")
 
 
 def _consume(

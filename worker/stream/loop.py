@@ -41,7 +41,16 @@ from worker.judging.heap import give_memory_back
 from worker.judging.judge import Judged, Prepared, Rejected, judge, rejected
 from worker.records.dead_letter import dead_letter
 from worker.records.page import observed
-from worker.records.passing import Outgoing, RawRecord, Received, Source, record_size, runs, size_of
+from worker.records.passing import (
+    HEADER_OVERHEAD_BYTES,
+    Outgoing,
+    RawRecord,
+    Received,
+    Source,
+    Unread,
+    record_size,
+    runs,
+)
 from worker.records.verdict import encode
 from worker.settings import Settings
 from worker.stream.backoff import LONGEST_PAUSE_SECONDS, Backoff, patiently
@@ -109,6 +118,7 @@ class Loop:
         self._progress = Progress(time.monotonic())
         self._idleness = Idleness(parts.settings.session_timeout)
         self._standstill = Standstill(STANDSTILL_SECONDS)
+        self._uncommitted: set[Partition] = set()  # those of which pages were judged here since their last commit
 
     def run(self) -> None:
         """Work until `stopping` is set; a lost session is replaced, a failed batch read again.
@@ -133,7 +143,15 @@ class Loop:
                 self._parts.status.ready(assigned=False)
                 self._session.close()
             if not self._reopened():
-                return
+                break
+        self._parts.metrics.lag({})
+        if self._uncommitted:
+            log.info(
+                "stopped: pages of %s may be judged and are not committed; they are read again, and answered alike",
+                _named(self._uncommitted),
+            )
+        else:
+            log.info("stopped: all that was judged is committed")
 
     def _open(self) -> None:
         self._session = self._parts.open_session()
@@ -147,6 +165,7 @@ class Loop:
             except (BrokerUnreachable, SessionLost) as error:
                 self._back_off(error)
             else:
+                self._parts.metrics.lag({})
                 return True
         return False
 
@@ -231,6 +250,8 @@ class Loop:
         log.info("partitions lost: %s", _named(lost))
         self._partitions.lost(lost)
         self._parts.metrics.lost(lost)
+        self._uncommitted -= lost
+        self._parts.status.ready(assigned=bool(self._partitions.ours()))
 
     # Judge and commit --------------------------------------------------------------------------------------------
 
@@ -260,7 +281,8 @@ class Loop:
         if refused := [(each.record, outcome) for each, outcome in owned if isinstance(outcome, Rejected)]:
             self._check_refused(refused)
         pages = [each.outcome for each in owned if isinstance(each.outcome, Prepared)]
-        with self._parts.metrics.stages["index"].time():
+        self._uncommitted.update(Partition(*page.source[:2]) for page in pages)
+        with self._parts.metrics.took("index"):
             judged = judge(
                 pages, self._parts.index, self._parts.profile, self._partitions.marks(), self._settings.previous
             )
@@ -271,6 +293,7 @@ class Loop:
         try:
             self._parts.index.replicated()
         except (IndexUnreplicated, IndexUnreachable) as error:
+            self._parts.status.ready(index=False)
             raise BatchAborted(str(error)) from error
 
     def _await_group(self) -> None:
@@ -290,7 +313,7 @@ class Loop:
             offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
         if not offsets:
             return
-        with self._parts.metrics.stages["commit"].time():
+        with self._parts.metrics.took("commit"):
             watermark = self._parts.index.watermark()
             try:
                 self._session.send(outgoing, offsets, self._parts.on_step, watermark, self._last_look)
@@ -299,6 +322,7 @@ class Loop:
                 raise
         self._parts.on_step("committed")
         self._partitions.committed(offsets, watermark)
+        self._uncommitted -= offsets.keys()
         self._count([each.outcome for each in items], judged)
 
     def _last_look(self) -> None:
@@ -311,6 +335,7 @@ class Loop:
         try:
             self._parts.index.unchanged()
         except IndexUnreachable as error:
+            self._parts.status.ready(index=False)
             raise BatchAborted(str(error)) from error
 
     def _count(self, outcomes: Sequence[Outcome], judged: Mapping[Source, Judged]) -> None:
@@ -427,7 +452,6 @@ class Loop:
 
     def _forget_all(self) -> None:
         self._under_way.clear()
-        self._parts.metrics.lag({})
         self._partitions.lost(self._partitions.ours())
 
     def _back_off(self, error: Exception) -> None:
@@ -518,9 +542,11 @@ class Outbox:
         """The outcome itself, or its rejection when what would be sent for it does not fit."""
         if isinstance(outcome, Rejected):
             return outcome
-        size = sum(len(name.encode()) + size_of(value) for name, value in received.headers)
+        if unread := [value.decode() for _, value in received.headers if isinstance(value, Unread)]:
+            return _too_large(outcome, f"the headers are too large or too many to be read: {unread[0]}")
+        size = sum(len(name.encode()) + len(value) + HEADER_OVERHEAD_BYTES for name, value in received.headers)
         if size > (allowed := self._settings.max_header_bytes):
-            return _too_large(outcome, f"the headers have {size:,} bytes, more than max_header_bytes = {allowed:,}")
+            return _too_large(outcome, f"the headers take {size:,} bytes, more than max_header_bytes = {allowed:,}")
         topic, (record, headers) = self._settings.unique_topic, received
         if topic and (whole := record_size(record.key, record.value, headers)) > (limit := self._largest[topic]):
             # The topic took more, perhaps, when this page was judged for the first time.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -12,18 +14,15 @@ from worker.judging.judge import Judged, Prepared, Rejected
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 CANDIDATES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 PAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-BITS = tuple(range(13))
+BITS = tuple(range(17))
+"""As far as the widest of the shipped profiles reaches."""
 STAGES = ("decode", "extract", "fingerprint", "index", "commit")
 PAGE_STAGES = ("decode", "extract", "fingerprint")
 VERDICTS = (("unique", ""), ("duplicate", "exact"), ("duplicate", "near"))
 
 
 class Metrics:
-    """The metrics of one process, in `registry`.
-
-    Attributes:
-        stages: of each stage the seconds that it took.
-    """
+    """The metrics of one process, in `registry`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -46,7 +45,7 @@ class Metrics:
         )
         self._distance = Histogram(
             "simhash_dedup_match_distance_bits",
-            "Distance of duplicates to their match",
+            "Distance of near duplicates to their match",
             buckets=BITS,
             registry=registry,
         )
@@ -85,15 +84,22 @@ class Metrics:
     def _begin_at_zero(self) -> None:
         """Have all series from the start: a rate counts its first event, and no event is told from no worker."""
         self._verdicts = {(verdict, kind): self._pages.labels(verdict, kind) for verdict, kind in VERDICTS}
-        self.stages = {stage: self._stage.labels(stage) for stage in STAGES}
+        self._stages = {stage: self._stage.labels(stage) for stage in STAGES}
         for stage in PAGE_STAGES:
             self._dead_letters.labels(stage)
+
+    @contextmanager
+    def took(self, stage: str) -> Iterator[None]:
+        """Count what a stage takes; what fails is not counted: an alert asks whether anything gets through it."""
+        begun = time.perf_counter()
+        yield
+        self._stages[stage].observe(time.perf_counter() - begun)
 
     def prepared(self, pages: Iterable[Prepared]) -> None:
         """Count what preparing took."""
         for page in pages:
             for stage, seconds in zip(PAGE_STAGES, page.seconds, strict=True):
-                self.stages[stage].observe(seconds)
+                self._stages[stage].observe(seconds)
 
     def judged(self, pages: Iterable[Judged]) -> None:
         """Count verdicts."""
@@ -102,7 +108,7 @@ class Metrics:
             self._verdicts[page.verdict.verdict, match.kind if match else ""].inc()
             self._candidates.observe(page.candidates)
             self._crowded.inc(page.crowded)
-            if match:
+            if match and match.kind == "near":
                 self._distance.observe(match.distance)
 
     def rejected(self, rejections: Iterable[Rejected]) -> None:

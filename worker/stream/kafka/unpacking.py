@@ -3,7 +3,8 @@
 Pages of many MB may compress a thousandfold, and a fetch bring hundreds of them. The client unpacks a batch whole and
 holds it twice, and a poll brings as many records as it may, whatever they weigh. So its batches are exchanged for ours,
 which unpack what is read next and no more; a poll ends when its records weigh enough; and of a record that is larger
-than any page or dead letter can be, the parts that are too large are not kept: a digest stands for each (`Unread`).
+than any page or dead letter can be, the parts that are too large are not kept: a digest stands for each (`Unread`), and
+for headers that are too many.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, SupportsIndex
@@ -27,7 +29,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint, encode_varint
 
 from worker.errors import BrokerError
-from worker.records.passing import RawRecord, Received, Source, Unread
+from worker.records.passing import HEADER_OVERHEAD_BYTES, RawRecord, Received, Source, Unread
 
 CHUNK_BYTES = 1 << 20
 MOST_NUMBER_BYTES = 10
@@ -37,7 +39,13 @@ _NUMBERS_BEFORE_KEY = 3
 _PARTS = 3
 """Key, value and headers: of one that a record lacks the client says that it has -1 bytes."""
 _HEADERS = "headers"
-"""The one header of a record whose headers are too large."""
+"""The one header of a record whose headers are too large or too many."""
+MOST_HEADERS = (256 << 10) // HEADER_OVERHEAD_BYTES
+"""Of a record; of two bytes each, but a hundred in memory. No more fit into the largest `max_header_bytes`."""
+_LEAST_HEADER_BYTES = 2
+_HEADER_OBJECT_BYTES = 100
+_BROKEN = (OSError, EOFError, RuntimeError, zlib.error, zstandard.ZstdError)
+"""What the packages raise where a compressed stream is broken."""
 
 
 class _Lz4:
@@ -47,7 +55,7 @@ class _Lz4:
         self._packed = packed
         self._frame = lz4.frame.LZ4FrameDecompressor()
 
-    def read(self, count: int) -> bytes:
+    def read1(self, count: int) -> bytes:
         """At most so many bytes; none: there are no more."""
         packed, self._packed = self._packed, b""
         unpacked: bytes = b"" if self._frame.eof else self._frame.decompress(packed, max_length=count)
@@ -83,7 +91,10 @@ class UnpackedBatch(DefaultRecordBatch):  # type: ignore[misc]
 
     def _maybe_uncompress(self) -> None:
         if self._decompressed or self.compression_type not in _STREAMS:
-            super()._maybe_uncompress()
+            try:
+                super()._maybe_uncompress()
+            except _BROKEN as error:
+                raise errors.CorruptRecordError(f"a batch that cannot be unpacked: {error!r}") from error
             return
         self._packed = _STREAMS[self.compression_type](bytes(memoryview(self._buffer)[self._pos :]))
         self._buffer, self._pos = bytearray(), 0
@@ -92,13 +103,15 @@ class UnpackedBatch(DefaultRecordBatch):  # type: ignore[misc]
             self._packed = None  # as most are: it is all there, and the client reads it
 
     def _read_msg(self) -> Any:
-        if self._packed is not None:
-            self._have(MOST_NUMBER_BYTES)
-            length, behind = decode_varint(self._buffer, self._pos)
-            if length > self.largest:
+        self._have(MOST_NUMBER_BYTES)
+        length, behind = decode_varint(self._buffer, self._pos)
+        begin = behind - self._pos
+        if self._packed is not None and length > self.largest:
+            self._shorten()
+        else:
+            self._have(begin + length)
+            if length > _LEAST_HEADER_BYTES * MOST_HEADERS and self._header_count(self._pos + begin) > MOST_HEADERS:
                 self._shorten()
-            else:
-                self._have(behind - self._pos + length)
         record = super()._read_msg()
         if self._unread:
             for part, unread in self._unread.items():
@@ -109,14 +122,32 @@ class UnpackedBatch(DefaultRecordBatch):  # type: ignore[misc]
     def _have(self, count: int) -> bool:
         """Unpack so many bytes from where we are, or all that there are; whether there are so many."""
         missing = self._pos + count - len(self._buffer)
-        if missing <= 0:
-            return True
+        if missing <= 0 or self._packed is None:
+            return missing <= 0
         del self._buffer[: self._pos]
         self._pos = 0
-        while missing > 0 and (more := self._packed.read(CHUNK_BYTES)):
+        while missing > 0 and (more := self._more()):
             self._buffer += more
             missing -= len(more)
         return missing <= 0
+
+    def _more(self) -> bytes:
+        """What comes next of the stream. A broken one has ended: brokers and other clients take what is before that."""
+        try:
+            more: bytes = self._packed.read1(CHUNK_BYTES)  # `read` would lose what comes before an error
+        except _BROKEN:
+            return b""
+        return more
+
+    def _header_count(self, at: int) -> int:
+        """How many headers the record has whose attributes are here."""
+        for _ in range(_NUMBERS_BEFORE_KEY):
+            _, at = decode_varint(self._buffer, at)
+        for _ in ("key", "value"):
+            size, at = decode_varint(self._buffer, at)
+            at += max(0, size)
+        count: int = decode_varint(self._buffer, at)[0]
+        return count
 
     def _shorten(self) -> None:
         """Put in the place of the next record one without what is too large in it."""
@@ -129,13 +160,14 @@ class UnpackedBatch(DefaultRecordBatch):  # type: ignore[misc]
             size, number = self._number()
             left -= len(number) + max(0, size)
             short += self._kept(part, size, number)
-        short += self._kept("_headers", left)
+        self._have(MOST_NUMBER_BYTES)
+        short += self._kept("_headers", left, too_many=decode_varint(self._buffer, self._pos)[0] > MOST_HEADERS)
         self._buffer[: self._pos] = _as_number(len(short)) + short
         self._pos = 0
 
-    def _kept(self, part: str, size: int, number: bytes = b"") -> bytes:
+    def _kept(self, part: str, size: int, number: bytes = b"", too_many: bool = False) -> bytes:
         """Bytes of a record with the number before them; nothing, and a digest apart, if they are too many."""
-        if size <= self.largest:
+        if size <= self.largest and not too_many:
             return number + self._taken(max(0, size))
         digest, left = xxhash.xxh3_128(), size
         while left:
@@ -192,7 +224,7 @@ class BoundedPolls:
                     for row in islice(self.record_iterator, n):
                         taken.append(row)
                         sizes = row.serialized_key_size + row.serialized_value_size + row.serialized_header_size
-                        polls._left -= sizes + _PARTS
+                        polls._left -= sizes + _PARTS + _HEADER_OBJECT_BYTES * len(row.headers)
                         if polls._left <= 0:
                             break
                 except Exception as error:
