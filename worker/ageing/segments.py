@@ -20,7 +20,7 @@ from simhash.archive.format.manifest import identity
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import BUILDING, SEGMENT, Contents, Segment, to_merge
-from simhash.errors import TableMismatch
+from simhash.errors import TableCorrupt, TableFault, TableMismatch
 from simhash.index import Retention
 from simhash.index.redis.operators.retiring import Leaving, Retiring
 
@@ -88,7 +88,8 @@ class Ageing:
         gone = [n for n in contents.gone if old[0].first <= n <= old[-1].last]
         left_out = frozenset(gone)
         sets = [TableSet(self.directory / segment.name) for segment in old]
-        job = identity(([tables.generation for tables in sets], gone)).hex()
+        design = self.retiring.index.spec.relation.design.describe()  # a migration changes it
+        job = identity(([tables.generation for tables in sets], gone, design)).hex()
         building = self._building(job)
         made = self._built(building, Merged(sets, lambda record: record.seq not in left_out), job)
         segment = self._placed(building, made, old[0].first, old[-1].last)
@@ -121,7 +122,11 @@ class Ageing:
             shutil.rmtree(building / WORK, ignore_errors=True)
             return manifests.read(building)
         plan = BuildPlan(spec.profile, holding, lambda _: relation, job)
-        return build(building, source, plan, EFFORT, tell)
+        try:
+            return build(building, source, plan, EFFORT, tell)
+        except (TableFault, ValueError) as error:  # what was begun there is of no use: the next one begins anew
+            shutil.rmtree(building, ignore_errors=True)
+            raise TableCorrupt(f"{building}: {error}") from error
 
     def _placed(self, building: Path, made: Manifest, first: int, last: int) -> Segment:
         """Give a segment that is whole its name."""

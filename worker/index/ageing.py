@@ -63,8 +63,6 @@ class ArchiveBase:
             IndexUnreachable: a segment cannot be read.
         """
         try:
-            if self._is_broken:
-                self._archive, self._is_broken = self._archive.at(self.generation, again=True), False
             matches = self._archive.matches(entries)
         except (TableFault, OSError) as error:
             self._is_broken = True
@@ -78,7 +76,7 @@ class ArchiveBase:
     def at(self, generation: str) -> Self:
         """See `Base.at`."""
         try:
-            archive = self._archive.at(generation)
+            archive = self._archive.at(generation, again=self._is_broken)
         except (TableFault, OSError) as error:
             raise IndexUnreachable(f"archive {self.place}: {error}") from error
         pages, segments = len(archive), len(archive.sets)

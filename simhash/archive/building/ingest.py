@@ -17,7 +17,7 @@ import numpy as np
 
 from simhash.archive.building.sorting import KeyFile
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.container import PARTIAL
+from simhash.archive.format.durable import whole
 from simhash.archive.format.keys import Keys
 from simhash.archive.format.record_file import DIGEST_BITS, Body, RecordCodec, read_run, write_run
 from simhash.decoding import Decoder
@@ -165,9 +165,8 @@ class Ingest:
         self._save()
 
     def _save(self) -> None:
-        partial = self.directory / (STATE + PARTIAL)
-        partial.write_bytes(msgspec.json.encode(self.state))
-        partial.replace(self.directory / STATE)
+        with whole(self.directory / STATE) as file:
+            file.write(msgspec.json.encode(self.state))
 
     def fingerprints(self, chunk: int) -> KeyFile:
         """The raw fingerprints of a chunk."""

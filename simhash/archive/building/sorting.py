@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.container import PARTIAL
+from simhash.archive.format.durable import whole
 from simhash.archive.format.keys import Keys
 
 
@@ -36,11 +36,9 @@ class KeyFile:
 
     def write(self, keys: Iterable[Keys]) -> None:
         """Make the file of these; it has its name when it is whole."""
-        partial = self.path.with_name(self.path.name + PARTIAL)
-        with partial.open("wb") as file:
+        with whole(self.path) as file:
             for some in keys:
                 file.write(np.ascontiguousarray(some).data)
-        partial.replace(self.path)
 
 
 class Run(Protocol):

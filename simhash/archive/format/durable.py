@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from simhash.archive.format.container import PARTIAL
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and move it there: who sees the name sees all of it, after a crash too."""
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, beside its place, and moved there at the end: who sees the name sees all of it, after a crash of
+    the machine too."""
     partial = path.with_name(path.name + PARTIAL)
     with partial.open("wb") as file:
-        file.write(data)
+        yield file
         file.flush()
         os.fsync(file.fileno())
     move_whole(partial, path)

@@ -18,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from simhash.archive.format import keys as arrays
-from simhash.archive.format.durable import write_whole
+from simhash.archive.format.durable import whole
 from simhash.archive.format.keys import Keys
 from simhash.errors import DesignError, TableCorrupt, TableMismatch
 from simhash.index.interface import Relation
@@ -201,7 +201,8 @@ def read(directory: Path) -> Manifest:
 
 def write(directory: Path, manifest: Manifest) -> None:
     """Put a manifest into a directory whose other files are whole; from then on it is a set of tables."""
-    write_whole(directory / NAME, manifest.encode())
+    with whole(directory / NAME) as file:
+        file.write(manifest.encode())
 
 
 def checksum(path: Path) -> str:

@@ -28,7 +28,8 @@ import zstandard
 
 from simhash.archive.format import keys as arrays
 from simhash.archive.format.blocks import Encoded, check
-from simhash.archive.format.container import PARTIAL, RECORDS, Container, ContainerWriter, Header
+from simhash.archive.format.container import RECORDS, Container, ContainerWriter, Header
+from simhash.archive.format.durable import whole
 from simhash.archive.format.keys import Keys
 from simhash.index.interface import Record
 
@@ -115,11 +116,9 @@ def key_number(key: bytes, width: int) -> int:
 
 def write_run(path: Path, bodies: Sequence[Body]) -> None:
     """Sort bodies into a file of their own; it has its name when it is whole."""
-    partial = path.with_name(path.name + PARTIAL)
-    with partial.open("wb") as file:
+    with whole(path) as file:
         for key, body in sorted(bodies):
             file.write(_LENGTH.pack(len(body)) + key + body)
-    partial.replace(path)
 
 
 def read_run(path: Path, width: int) -> Iterator[Body]:

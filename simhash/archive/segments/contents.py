@@ -26,7 +26,8 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from simhash.archive.format.durable import write_whole
+from simhash.archive.format.container import PARTIAL
+from simhash.archive.format.durable import whole
 from simhash.errors import TableCorrupt, TableFault, TableMismatch
 
 FORMAT = 1
@@ -117,7 +118,8 @@ def path_of(directory: Path, generation: str) -> Path:
 
 def write(directory: Path, contents: Contents) -> None:
     """Keep a moment. Its segments are there."""
-    write_whole(path_of(directory, contents.generation), msgspec.json.format(msgspec.json.encode(contents)) + b"\n")
+    with whole(path_of(directory, contents.generation)) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(contents)) + b"\n")
 
 
 def touch(directory: Path, contents: Contents) -> None:
@@ -203,7 +205,10 @@ def sweep(directory: Path, present: Contents, before: float) -> list[str]:
     ]
     for path in unused:
         shutil.rmtree(path, ignore_errors=True)
-    return sorted(path.name for path in (*over, *unused))
+    torn = [path for path in directory.glob(f"{_START}*{_END}{PARTIAL}") if _older(path, before)]
+    for path in torn:
+        path.unlink(missing_ok=True)
+    return sorted(path.name for path in (*over, *unused, *torn))
 
 
 def _older(path: Path, before: float) -> bool:

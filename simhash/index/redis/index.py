@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -420,7 +420,13 @@ class RedisIndex(TextIndex):
             return Known(NO_BASE, [None] * len(entries))
         with translated():
             base = self._beside.current()
-        found = zip(entries, base.decisions(entries), strict=True)
+        try:
+            found = zip(entries, base.decisions(entries), strict=True)
+        except IndexUnreachable:
+            # For the next try: others may have moved on, and what this one reads be gone.
+            with suppress(IndexUnreachable), translated():
+                self._beside.follow()
+            raise
         return Known(base.generation, [self._layout.answered(d, entry) if d else None for entry, d in found])
 
     def _follow(self, error: BaseMoved) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 import msgspec
 
-from simhash.errors import IndexFault
+from simhash.errors import IndexFault, TableFault
 from simhash.index.redis.operators.takedowns import Found, of_urls
 from simhash.index.rows import Takedown, encoded
 from worker.cli.operating.telling import teller
@@ -86,12 +86,17 @@ def delete(
     sys.exit(1 if missing else 0)
 
 
+STILL_THERE = "pages that were told of as removed may still be there, until the same command has come to its end"
+
+
 def _take_down(whole: Whole, found: list[Found]) -> None:
     try:
         whole.take_down(found)
     except IndexFault as error:
-        still = "pages that were told of as removed may still be there, until the same command has come to its end"
-        error.args = (f"{error}; {still}",)
+        error.args = (f"{error}; {STILL_THERE}",)
+        raise
+    except (TableFault, OSError):
+        click.echo(STILL_THERE, err=True)
         raise
 
 

@@ -40,11 +40,16 @@ TRIES = 100
 
 
 class Due(NamedTuple):
-    """What is to go: from number `first` on so many records as there are `over`, and all that follow and were inserted
-    before `oldest_ms`."""
+    """What is to go: from number `first` on so many records as there are `over`, those up to number `aged`, and all
+    that follow and were inserted before `oldest_ms`.
+
+    Times ascend with numbers, or nearly: a server's clock may be set back, and a rebuild stores pages as their
+    partitions have them. So where the record of `aged` is old enough, those before it go with it.
+    """
 
     first: int
     over: int
+    aged: int
     oldest_ms: int
 
 
@@ -89,9 +94,10 @@ class Retiring:
         first = state.archived + 1
         over = self._beyond_count(state, retention.max_documents)
         oldest_ms = 0 if retention.max_age_ms is None else now_ms - retention.max_age_ms
-        if over >= least or self._is_over(first + least - 1, oldest_ms):
-            return Due(first, over, oldest_ms)
-        return None
+        is_aged = self._is_over(first + least - 1, oldest_ms)
+        if over < least and not is_aged:
+            return None
+        return Due(first, over, first + least - 1 if is_aged else 0, oldest_ms)
 
     def _beyond_count(self, state: _State, most: int | None) -> int:
         """How many records more than so many are not archived."""
@@ -211,7 +217,8 @@ class Leaving:
     def _records(self) -> Iterator[tuple[int | None, Record]]:
         for entry in self.retiring.entries(self.due.first):
             if entry.record is not None:
-                is_due = self.pages < self.due.over or entry.record.inserted_ms < self.due.oldest_ms
+                due = self.due
+                is_due = self.pages < due.over or entry.seq <= due.aged or entry.record.inserted_ms < due.oldest_ms
                 if self.pages == self.most or not is_due:
                     return
                 self.pages += 1
