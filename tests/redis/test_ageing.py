@@ -20,7 +20,14 @@ from prometheus_client import CollectorRegistry
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments import segmented
 from simhash.archive.segments.contents import Contents
-from simhash.errors import IndexMigrated, IndexMisconfigured, IndexMismatch, IndexUnreachable, TableMismatch
+from simhash.errors import (
+    IndexMigrated,
+    IndexMisconfigured,
+    IndexMismatch,
+    IndexUnreachable,
+    TableCorrupt,
+    TableMismatch,
+)
 from simhash.index import IndexSpec, Retention, Unique
 from simhash.index.redis.operators.migration import Migration
 from simhash.index.redis.operators.retiring import Retiring
@@ -356,6 +363,85 @@ def test_by_age_go_the_pages_that_are_old_enough_when_they_are_enough(aged, fill
     assert Ageing(retiring, Retention(max_age_ms=0), least=1000).retire() is None
     assert old.retire().archived == filled.seq
     assert old.retire() is None
+
+
+def test_a_page_that_looks_younger_than_those_behind_it_goes_with_them(aged, pages, backend):
+    """A server's clock was set back, or a rebuild stored one partition's pages behind another's."""
+    hours = iter([6, 0, 6, 0, 6, 0])
+    aged.worker = backend.open(aged.name, RULE, 400, profile=PROFILE, clock=lambda: next(hours) * HOUR_MS)
+    stores._judge_beside_archive(aged.directory, aged.worker)
+    for at in range(0, 60, 20):
+        aged.judge(pages[at : at + 20])
+    retiring = aged.retiring()
+    looked = retiring.now_ms() - 3 * HOUR_MS  # older than that: the pages of every second batch
+    some = Ageing(retiring, Retention(max_age_ms=looked), least=25)
+    moved = [after.archived for after in iter(some.retire, None)]
+    assert moved == sorted(set(moved)), "each moves the index on"
+    assert moved[0] >= 25
+    assert all(segment.pages for segment in aged.contents().segments)
+
+
+def test_a_merge_that_was_stopped_is_begun_anew_after_a_migration(aged, pages, filled, backend):
+    """Its working files were sorted for the tables from before."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(stage, done, total):
+        if stage == "sorting" and done:
+            raise Stopped
+
+    four_segments(aged)
+    with pytest.raises(Stopped):
+        replace(aged.ageing(), on_progress=stop).merge()
+    assert [*aged.directory.glob("building-*")]
+    backend.migrate(aged.name, in_design("10"))
+    assert len(aged.ageing(1000).merge().segments) == 1
+    assert aged.backend.operations(aged.retiring().index).check(lambda _: None).violations == []
+    aged.worker = aged.opened()
+    copies = fresh([page for page, _, _ in filled.live], 70_000)
+    assert {answer[0] for answer in aged.judge(copies)} == {"duplicate"}
+
+
+def test_a_merge_whose_working_files_are_torn_begins_anew(aged, pages, filled):
+    four_segments(aged)
+    killed_at("merge", "before the build", aged)
+
+    def stop(stage, done, total):
+        if stage == "sorting" and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace(aged.ageing(5), on_progress=stop).merge()
+    (building,) = aged.directory.glob("building-*-*")
+    for file in building.glob("building/fingerprints-*"):
+        os.truncate(file, 0)
+    with pytest.raises(TableCorrupt, match="building-"):
+        aged.ageing(5).merge()
+    assert len(aged.ageing(5).merge().segments) == 1
+    goes_on(aged, filled, pages)
+
+
+def test_a_worker_that_could_not_read_the_archive_for_long_goes_on_with_the_present_one(
+    aged, pages, filled, monkeypatch
+):
+    """Meanwhile others moved on, and what it had was swept."""
+    four_segments(aged)
+    aged.worker = aged.opened()
+    with monkeypatch.context() as patched:
+        patched.setattr(segmented, "matches", broken_read)
+        with pytest.raises(IndexUnreachable, match="cannot be read: the disk is away"):
+            aged.judge(pages[120:130])
+        aged.ageing(5).merge()
+        monkeypatch.setattr(segments, "KEEP_SECONDS", -60.0)
+        assert aged.ageing(5).sweep()
+        with pytest.raises(IndexUnreachable):
+            aged.judge(pages[120:130])
+    goes_on(aged, filled, pages)
+
+
+def broken_read(*_):
+    raise OSError("the disk is away")
 
 
 def test_a_worker_without_the_archive_is_refused(aged, filled, backend, name):
