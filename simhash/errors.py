@@ -26,6 +26,8 @@ Errors of drivers are translated into these at the edge (`simhash/index/redis/fa
 to catch its errors. `retriable` is an attribute of the class: the same call may succeed later without anybody's doing.
 """
 
+from typing import Self
+
 
 class SimhashError(Exception):
     """Base of all errors of this library."""
@@ -126,6 +128,9 @@ class IndexDamaged(IndexFault):
         super().__init__(
             f"{what}. `simhash-dedup index check` says what is damaged; `simhash-dedup rebuild` makes it again"
         )
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return type(self), (self.what,)  # an exception is made again of its message, else
 
 
 class IndexMisconfigured(IndexFault):

@@ -23,12 +23,12 @@ def fingerprint(text: str, profile: Profile = DEFAULT) -> int | None:
         TypeError: it is bytes, None or anything else that is no text; or the profile is none.
         PageError: it has more than 500 combining marks in a row.
     """
-    return _of_any_length(profile).signature(text, b"").fingerprint
+    return _of_any_length(checked(profile)).signature(text, b"").fingerprint
 
 
 @lru_cache(maxsize=16)
 def _of_any_length(profile: Profile) -> Profile:
-    return replace(checked(profile), min_features=1)
+    return replace(profile, min_features=1)
 
 
 def main_text(page: str | bytes, charset: str | None = None, profile: Profile = DEFAULT) -> str:

@@ -1,6 +1,6 @@
 """Sorted tables of fingerprints on disk, compressed: built from any number of pages, mapped, and asked like an index.
 
-format/     what lies on disk: keys, huffman, blocks, container; table_file, record_file, manifest
+format/     what lies on disk: keys, blocks, container, durable; table_file, record_file, manifest
 building/   how it is made: ingest, sorting, builder; merging, from directories to another
 lookup/     how it is asked: ranges (many queries in one pass over a table), opened (a whole directory)
 verify      everything in it, checked

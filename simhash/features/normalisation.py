@@ -28,6 +28,9 @@ def normalise(text: str, how: Normalisation = CASEFOLDED) -> str:
 
     With "folded" what says nothing is dropped before, and Arabic letters fold (`fold_ignorable`); with "none" only the
     surrogates are replaced.
+
+    Raises:
+        PageError: what is left then has too many combining marks in a row (`check_marks`).
     """
     text = without_surrogates(text)
     if how == "none":
@@ -36,6 +39,7 @@ def normalise(text: str, how: Normalisation = CASEFOLDED) -> str:
         return text.lower()
     if how == "folded":
         text = fold_ignorable(text)
+    check_marks(text)
     for character, form in _COMMON:
         text = text.replace(character, form)
     return unicodedata.normalize("NFKC", text).casefold()

@@ -70,6 +70,7 @@ class Entry:
         digest: "text:" or "raw:" and 32 hex digits.
         features: how many the page has, which says how long it is; None: nobody knows.
         version: what to keep of the page as the last one of its URL (`simhash.index.versions`); None: nothing.
+            Of a batch all pages have one, or none.
     """
 
     observation: bytes
@@ -148,7 +149,7 @@ class Answer:
     """A decision, and what it took when it was first made.
 
     Attributes:
-        candidates: how many stored fingerprints were compared.
+        candidates: how many stored fingerprints were compared. In Redis one counts for each table that brings it in.
         crowded: one of the page's places was full (see `Relation.place_limit`).
         previous: the version of the page before it with the same URL; None: there was none, or nothing is kept.
     """

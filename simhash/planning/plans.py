@@ -8,6 +8,8 @@ second rule: `simhash.relation.tables` has it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from simhash.errors import DesignError
@@ -108,11 +110,17 @@ class Plan:
 
 def designs_for(k: int, bits: int) -> list[Design]:
     """The designs to choose among: those that find all pairs within k bits, and promise no more than need be."""
-    known = [find_design(name, bits) for name in (*NAMES, *MORE_DESIGNS)]
+    known = list(_known(bits))
     least = min((each.k for each in known if each.k >= k), default=None)
     if least is None:
         return [find_design(f"{k + 2}c2", bits)]
     return [each for each in known if each.k == least]
+
+
+def _known(bits: int) -> Iterator[Design]:
+    for name in (*NAMES, *MORE_DESIGNS):
+        with suppress(DesignError):  # so few bits cannot be cut into its blocks
+            yield find_design(name, bits)
 
 
 def plans(question: PlanRequest) -> list[Plan]:

@@ -86,6 +86,8 @@ class MinHashSketch:
             )
         if not 1 <= self.n <= len(MULTIPLIERS) or not 1 <= self.rows <= len(MULTIPLIERS):
             raise ProfileError(f"shingles and rows are 1 to {len(MULTIPLIERS)}")
+        if self.bands < 0:
+            raise ProfileError(f"a sketch has 0 bands or more, not {self.bands}")
         if self.bands * self.rows > self.minima // self.group:
             raise ProfileError(f"{self.minima} minima have no {self.bands * self.rows} groups of {self.group}")
 

@@ -140,7 +140,7 @@ def read_profile(path: str | Path) -> Profile:
         return _profile(given, path)
     except OSError as error:
         raise ProfileError(f"{error.filename or path}: {error.strerror}") from error
-    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError, ProfileError) as error:
+    except (ValueError, ProfileError) as error:  # no TOML, no UTF-8, no such key, a path with a zero byte
         raise ProfileError(f"{path}: {error}") from error
 
 

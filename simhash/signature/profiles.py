@@ -25,7 +25,7 @@ from simhash import native
 from simhash.errors import ProfileError
 from simhash.features.hashes import Hash, wide_enough
 from simhash.features.keywords import Keywords
-from simhash.features.normalisation import CASEFOLDED, Normalisation, check_marks, normalised_parts
+from simhash.features.normalisation import CASEFOLDED, Normalisation, normalised_parts
 from simhash.features.schemes import CharacterGrams, PairHashes, ScriptRuns, TokenPairs, Words
 from simhash.features.segment import pieces
 from simhash.features.shingles import TOKEN_HASH, Tokens, TokenShingles, tokens_of
@@ -71,6 +71,10 @@ class Signature(NamedTuple):
     features: int
 
 
+MOST = (1 << 31) - 1
+"""Of what is counted in a page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Weight of a feature: 1 ("one"), its count or its scheme's score (keywords); at most `cap`."""
@@ -84,6 +88,8 @@ class Weights:
             raise ProfileError(f"no such weights: {self.by}, rounding {self.rounding}")
         if self.cap is not None and self.cap < 1:
             raise ProfileError(f"a cap must be at least 1, not {self.cap}")
+        if self.cap is not None and self.cap > MOST:
+            raise ProfileError(f"a cap is at most {MOST:,}, not {self.cap:,}")
 
     @property
     def most(self) -> int | None:
@@ -145,7 +151,11 @@ class Profile:
         yield unordered, f"needs 0 <= k ({self.k}) <= reach ({self.reach}) < bits ({self.bits})"
         yield self.zero_sum not in (0, 1), f"a zero sum gives 0 or 1, not {self.zero_sum}"
         yield self.min_features < 1, f"min_features is at least 1, not {self.min_features}"
+        yield self.min_features > MOST, f"min_features is at most {MOST:,}, not {self.min_features:,}"
         yield (self.verifier is None) != (self.verifier_reach is None), "a verifier needs a reach"
+        near = self.verifier_reach
+        beyond = near is not None and not 0 <= near < self.verifier_bits
+        yield beyond, f"the verifier has {self.verifier_bits} bits: its reach is one of 0 to {self.verifier_bits - 1}"
         scored = isinstance(self.features, Keywords)
         yield scored and self.weights.by == "count", "keywords have scores, not counts"
         yield not scored and self.weights.by == "score", "only keywords have scores"
@@ -169,7 +179,6 @@ class Profile:
         """
         if not isinstance(text, str):
             raise TypeError(_no_text(text))
-        check_marks(text)
         if self._kernel_recipe and (read := native.read(self._kernel_recipe, text)):
             return self._signature(read, text, raw, title)
         return self.signature_in_numpy(text, raw, title)

@@ -22,7 +22,7 @@ from simhash.signature.profiles import profile
 from tests.kafka.test_membership import polled_all_the_time
 from tests.servers import KEEPS_ALL, running_redis
 from tests.stream import Stream, closing_admin, json_page, texts, until
-from worker.errors import BrokerError, BrokerUnreachable, SettingsError
+from worker.errors import BrokerError, BrokerUnreachable, SessionLost, SettingsError
 from worker.index.stores import connected_index
 from worker.judging.fingerprinters import recipe
 from worker.judging.judge import Rejected, prepare
@@ -495,6 +495,58 @@ def test_a_batch_is_not_committed_when_its_index_is_on_another_server_by_then(st
     assert moved.looks == steps.count("offsets") == steps.count("committed") + 1
     assert steps.count("sent") == steps.count("committed"), "nobody was sent what is not committed"
     assert set(stream.answers().values()) == {1}
+
+
+class Unlooked(Attesting):
+    """Does not answer any more when a batch is about to be committed."""
+
+    def unchanged(self):
+        raise IndexUnreachable("away")
+
+
+@pytest.mark.parametrize(("kind", "said"), [(Attesting, "all that was judged is committed"), (Unlooked, "pages of ")])
+def test_the_last_line_says_that_all_is_committed_only_if_it_is(stream, index, caplog, kind, said):
+    caplog.set_level("INFO", logger="worker")
+    stream.send([json_page(n, text) for n, text in enumerate(texts(20, Random(5)))])
+    parts = run(stream, kind(index.spec), 20, stop_at="judged")
+    (last,) = [line for line in caplog.messages if line.startswith("stopped: ")]
+    assert last.startswith(f"stopped: {said}")
+    judged = parts.metrics.registry.get_sample_value
+    timed = judged("simhash_dedup_stage_seconds_count", {"stage": "commit"})
+    assert bool(timed) == (kind is Attesting), "a failure is not timed"
+
+
+def test_the_lag_stays_while_there_is_no_session(stream, index, monkeypatch):
+    """The brokers are away: an alert looks at the lag."""
+    registry, lags, opened, real = CollectorRegistry(), [], [], Session
+
+    def session(settings, name):
+        opened.append(name)
+        if 1 < len(opened) < 4:
+            lags.append(lag_of(stream, registry))
+            raise BrokerUnreachable("away")
+        return real(settings, name)
+
+    def lose(step):
+        if step == "judged" and len(opened) == 1 and lag_of(stream, registry):
+            raise SessionLost("away")
+
+    monkeypatch.setattr(f"{__name__}.Session", session)
+    monkeypatch.setattr(backoff, "LONGEST_PAUSE_SECONDS", 0.1)
+    stream.send([json_page(n, text) for n, text in enumerate(texts(90, Random(5)))])
+    run(stream, index, 90, on_step=lose, registry=registry, batch_pages="5")
+    assert len(lags) == 2
+    assert all(lag > 0 for lag in lags)
+
+
+def test_a_worker_that_has_lost_its_partitions_is_not_ready(stream, index):
+    parts = run(stream, index, 0)
+    loop, partition = Loop(parts, threading.Event()), Partition("pages", 0)
+    loop._partitions.gained(partition, 0, "")
+    parts.status.ready(assigned=True, index=True)
+    assert parts.status.why_not_ready() is None
+    loop._drop(frozenset([partition]))
+    assert parts.status.why_not_ready() == "no partitions assigned yet"
 
 
 def test_a_batch_is_judged_again_when_its_index_was_restored_before_it_is_committed(kafka_server, name, tmp_path):

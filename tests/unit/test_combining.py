@@ -34,6 +34,21 @@ def test_nobody_makes_a_signature_that_normalisation_would_take_minutes_for(ask)
         ask("a" + 70_000 * "\u0301\u0323")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ("\u0301\u0316" * 250 + "\u00ad") * 200,  # what stands between the runs is dropped before they are put in order
+        "x " + "\ud834\udd65\ud834\udd6d" * 50_000,  # marks as pairs of surrogates
+    ],
+    ids=["soft hyphens between", "surrogates"],
+)
+def test_a_run_is_seen_that_is_one_only_when_it_is_normalised(text):
+    with pytest.raises(PageError, match="combining marks in a row"):
+        DEFAULT.signature(text, b"")
+    with pytest.raises(PageError, match="combining marks in a row"):
+        DEFAULT.signature_in_numpy(text, b"")
+
+
 def test_the_place_of_the_run_is_said():
     text = "é" + "a" * 9 + "\u0301" * 5 + "b"
     with pytest.raises(PageError, match="more than 3 combining marks in a row: 5 at character 10 of 16"):

@@ -171,7 +171,7 @@ def test_characters_that_do_not_look_back_fold_the_same_next_to_any_other(recipe
 def test_other_recipes_of_the_kind_have_one_signature(
     text: str, bits: int, zero_sum: int, weights: Weights, sketch: MinHashSketch
 ) -> None:
-    recipe = replace(LOW, bits=bits, zero_sum=zero_sum, weights=weights, verifier=sketch, reach=3)
+    recipe = replace(LOW, bits=bits, zero_sum=zero_sum, weights=weights, verifier=sketch, verifier_reach=9, reach=3)
     assert agree(recipe, text)
 
 

@@ -413,7 +413,7 @@ def test_a_recipe_survives_json_and_tells_profiles_apart(name: str) -> None:
         {"features": Words()},
         {"features": Words(2)},
         {"weights": Weights("count", cap=17)},
-        {"verifier": TokenShingles(4)},
+        {"verifier": TokenShingles(4), "verifier_reach": 12},
         {"verifier": MinHashSketch(bands=2)},
         {"verifier_reach": 13},
         {"reach": 7},

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
@@ -183,13 +185,15 @@ def commands() -> None:
       1 findings, or unforeseen    5 the index refuses
       2 settings or usage          6 the group is below what the index has committed
       3 a file cannot be           7 Kafka or Redis cannot be reached
-        read or written          130 stopped by Ctrl-C or SIGTERM before the end
+        read or written         70 the worker stood still (stuck_after)
+                               130 stopped by Ctrl-C before the end; file, tables and batch: or by SIGTERM
     """
 
 
 def main() -> None:
     """Run the command line; every foreseen error is one line on standard error and an exit code."""
     _fill_closed_streams()
+    _have_descriptors()
     guard_streams()
     complete(commands)
     try:
@@ -227,6 +231,17 @@ def _of_a_file(error: OSError) -> InputError | None:
 def _give_up_standard_output() -> None:
     """Let what is left to be flushed into it go nowhere: that would fail again at the end, with exit code 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+MOST_FILES = 1 << 16
+"""Where the system has no limit of its own."""
+
+
+def _have_descriptors() -> None:
+    """As many open files as the system allows, where it gives fewer unless it is asked. An archive has hundreds."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES if most == resource.RLIM_INFINITY else most, most))
 
 
 def _fill_closed_streams() -> None:

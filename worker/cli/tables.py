@@ -237,7 +237,8 @@ def merge(
 
     A record that is in two of them (the same delivery of the same page) is kept once. Records of which nobody knows
     when they were stored are kept whatever --max-age says. One DIR alone is rewritten: to remove what has expired, or
-    to change its design. Like a build, a merge that was killed goes on when the same command is given again.
+    to change its design. Like a build, a merge that was killed goes on when the same command is given again; with
+    --max-age, on the same day (UTC).
 
     \b
       simhash-dedup tables merge 2024 2025 --out archive

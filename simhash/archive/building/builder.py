@@ -7,9 +7,12 @@ it is asked for the same again. All but the set is in `building/` and gone at th
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -75,16 +78,39 @@ def build(out: Path, source: EntrySource, plan: BuildPlan, effort: Effort, on_pr
     """Build a set in the directory `out`, which is made; or go on with a build that was begun there.
 
     Raises:
-        TableMismatch: there is a set already, or an unfinished build of something else.
+        TableMismatch: there is a set already, or an unfinished build of something else, or another program at work.
         OSError: what is needed cannot be written.
     """
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        return _built(out, source, plan, effort, on_progress)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """A lock on the directory, which ends with this program however that ends."""
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise TableMismatch(f"another program builds in {out}") from error
+    except OSError:
+        pass  # there are no locks on this file system
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _built(out: Path, source: EntrySource, plan: BuildPlan, effort: Effort, on_progress: Progress) -> Manifest:
     if (out / manifests.NAME).exists():
         was_this = job_of(out / WORK) == plan.job
         _clear(out / WORK)  # all that a build which was killed at its very end has left to do
         if was_this:
             return manifests.read(out)
         raise TableMismatch(f"{out} holds a set of tables already: build into another directory")
-    if out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir():
+    if any(out.iterdir()) and not (out / WORK).is_dir():
         raise TableMismatch(f"{out} is not empty: build into a directory of its own")
     return _Build(out, plan, effort, on_progress).run(source)
 

@@ -16,7 +16,8 @@
     blocks
 
 Numbers are little-endian. Every byte is covered by a check or, as padding, must be 0; the size must be what the header
-says. What the blocks hold is not known here: `tables` and `records` say it. docs/compressed-tables.md has it all.
+says. What the blocks hold is not known here: `table_file` and `record_file` say it. docs/compressed-tables.md has it
+all.
 """
 
 from __future__ import annotations
