@@ -282,10 +282,9 @@ class Loop:
             self._check_refused(refused)
         pages = [each.outcome for each in owned if isinstance(each.outcome, Prepared)]
         self._uncommitted.update(Partition(*page.source[:2]) for page in pages)
-        with self._parts.metrics.took("index"):
-            judged = judge(
-                pages, self._parts.index, self._parts.profile, self._partitions.marks(), self._settings.previous
-            )
+        begun = time.perf_counter()
+        judged = judge(pages, self._parts.index, self._parts.profile, self._partitions.marks(), self._settings.previous)
+        self._parts.metrics.stages["index"].observe(time.perf_counter() - begun)
         return {page.source: verdict for page, verdict in zip(pages, judged, strict=True)}
 
     def _await_replicas(self) -> None:
@@ -313,13 +312,13 @@ class Loop:
             offsets[partition] = max(offsets.get(partition, 0), outcome.source.offset + 1)
         if not offsets:
             return
-        with self._parts.metrics.took("commit"):
-            watermark = self._parts.index.watermark()
-            try:
-                self._session.send(outgoing, offsets, self._parts.on_step, watermark, self._last_look)
-            except BrokerUnreachable:
-                self._backoff.took_too_long()
-                raise
+        begun, watermark = time.perf_counter(), self._parts.index.watermark()
+        try:
+            self._session.send(outgoing, offsets, self._parts.on_step, watermark, self._last_look)
+        except BrokerUnreachable:
+            self._backoff.took_too_long()
+            raise
+        self._parts.metrics.stages["commit"].observe(time.perf_counter() - begun)
         self._parts.on_step("committed")
         self._partitions.committed(offsets, watermark)
         self._uncommitted -= offsets.keys()

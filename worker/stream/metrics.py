@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -22,7 +20,12 @@ VERDICTS = (("unique", ""), ("duplicate", "exact"), ("duplicate", "near"))
 
 
 class Metrics:
-    """The metrics of one process, in `registry`."""
+    """The metrics of one process, in `registry`.
+
+    Attributes:
+        stages: of each stage the seconds that it took. One that failed is not told: alerts ask whether anything gets
+            through.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -84,22 +87,15 @@ class Metrics:
     def _begin_at_zero(self) -> None:
         """Have all series from the start: a rate counts its first event, and no event is told from no worker."""
         self._verdicts = {(verdict, kind): self._pages.labels(verdict, kind) for verdict, kind in VERDICTS}
-        self._stages = {stage: self._stage.labels(stage) for stage in STAGES}
+        self.stages = {stage: self._stage.labels(stage) for stage in STAGES}
         for stage in PAGE_STAGES:
             self._dead_letters.labels(stage)
-
-    @contextmanager
-    def took(self, stage: str) -> Iterator[None]:
-        """Count what a stage takes; what fails is not counted: an alert asks whether anything gets through it."""
-        begun = time.perf_counter()
-        yield
-        self._stages[stage].observe(time.perf_counter() - begun)
 
     def prepared(self, pages: Iterable[Prepared]) -> None:
         """Count what preparing took."""
         for page in pages:
             for stage, seconds in zip(PAGE_STAGES, page.seconds, strict=True):
-                self._stages[stage].observe(seconds)
+                self.stages[stage].observe(seconds)
 
     def judged(self, pages: Iterable[Judged]) -> None:
         """Count verdicts."""
