@@ -2,8 +2,8 @@
 
 To an index it is bytes (`Entry.version`), which it gives back when the URL comes again. In them, big-endian:
 
-    delivery 4 | fetched at 4 | fingerprint | sketch 16      of a page with a fingerprint
-    delivery 4 | fetched at 4 | digest 7                     of one without
+    delivery 4 | fetched at 4 | fingerprint, 8 at least | sketch 16      of a page with a fingerprint
+    delivery 4 | fetched at 4 | digest 7                                 of one without
 
 `delivery` begins the page's observation: a page that is read again is no new version. `fetched at` is in seconds since
 1970; 0: nobody knows. Of a MinHash sketch the first 128 bits are kept: from them the Jaccard similarity is told with a
@@ -26,6 +26,8 @@ DELIVERY_BYTES = 4
 SKETCH_BITS = 128
 _SKETCH_BYTES = SKETCH_BITS // 8
 _DIGEST_BYTES = 7
+_FEWEST_BYTES = _DIGEST_BYTES + 1
+"""Of a fingerprint, so that nobody takes a narrow one for a digest."""
 _HEAD = DELIVERY_BYTES + 4
 _MOST_SECONDS = (1 << 32) - 1
 
@@ -49,7 +51,7 @@ def packed(signature: Signature, observation: bytes, fetched_at: str | None, pro
     head = observation[:DELIVERY_BYTES] + _seconds(fetched_at).to_bytes(4)
     if signature.fingerprint is None:
         return head + bytes.fromhex(signature.digest.partition(":")[2])[:_DIGEST_BYTES]
-    return head + signature.fingerprint.to_bytes(-(-profile.bits // 8)) + _sketch(signature.verifier, profile)
+    return head + signature.fingerprint.to_bytes(_size(-(-profile.bits // 8))) + _sketch(signature.verifier, profile)
 
 
 def change(previous: bytes, own: bytes, profile: Profile) -> Change:
@@ -61,13 +63,17 @@ def change(previous: bytes, own: bytes, profile: Profile) -> Change:
         return Change(fetched_at, None, None)
     if len(now) == _DIGEST_BYTES:
         return Change(fetched_at, 0, 1.0)
-    size = -(-profile.bits // 8)
+    size = _size(-(-profile.bits // 8))
     return Change(fetched_at, _apart(before[:size], now[:size]), _similarity(before[size:], now[size:], profile))
 
 
 def least_and_most(fingerprint_bytes: int) -> tuple[int, int]:
     """How many bytes a version has."""
-    return _HEAD + _DIGEST_BYTES, _HEAD + fingerprint_bytes + _SKETCH_BYTES
+    return _HEAD + _DIGEST_BYTES, _HEAD + _size(fingerprint_bytes) + _SKETCH_BYTES
+
+
+def _size(fingerprint_bytes: int) -> int:
+    return max(_FEWEST_BYTES, fingerprint_bytes)
 
 
 def url_hash(url: str) -> int:

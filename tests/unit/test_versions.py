@@ -1,12 +1,14 @@
 """Versions of URLs: what is kept of a page, and what two say of how much it changed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simhash.index.interface import FIRST_DAY, day_of
 from simhash.index.redis.layout import Layout
-from simhash.index.versions import Change, change, packed, url_hash
+from simhash.index.versions import Change, change, least_and_most, packed, url_hash
 from simhash.signature.profiles import DEFAULT, profile
 
 WORDS = [f"word{n}" for n in range(300)]
@@ -44,6 +46,16 @@ def test_a_profile_without_a_sketch_tells_the_distance_alone():
     recipe = profile("segmented")
     long = version(" ".join(WORDS), recipe=recipe)
     assert change(long, long, recipe) == Change("2026-01-02T03:04:05Z", 0, None)
+
+
+@pytest.mark.parametrize("bits", [32, 56, 64])
+def test_a_narrow_fingerprint_is_not_taken_for_a_digest(bits):
+    recipe = replace(profile("segmented"), bits=bits)
+    before, now = (version(text, recipe=recipe) for text in (" ".join(WORDS), " ".join(WORDS[100:])))
+    a, b = (recipe.signature(text, b"").fingerprint for text in (" ".join(WORDS), " ".join(WORDS[100:])))
+    assert change(before, now, recipe).distance == (a ^ b).bit_count() > 0
+    least, most = least_and_most(bits // 8)
+    assert least < len(now) <= most
 
 
 @pytest.mark.parametrize(
