@@ -20,7 +20,7 @@ from simhash.archive.format.manifest import identity
 from simhash.archive.lookup.opened import verifier_bytes
 from simhash.archive.segments import contents as moments
 from simhash.archive.segments.contents import BUILDING, SEGMENT, Contents, Segment, to_merge
-from simhash.errors import TableCorrupt, TableFault, TableMismatch
+from simhash.errors import TableCorrupt, TableMismatch
 from simhash.index import Retention
 from simhash.index.redis.operators.retiring import Leaving, Retiring
 
@@ -124,7 +124,7 @@ class Ageing:
         plan = BuildPlan(spec.profile, holding, lambda _: relation, job)
         try:
             return build(building, source, plan, EFFORT, tell)
-        except (TableFault, ValueError) as error:  # what was begun there is of no use: the next one begins anew
+        except (TableCorrupt, ValueError) as error:  # what was begun there is of no use: the next one begins anew
             shutil.rmtree(building, ignore_errors=True)
             raise TableCorrupt(f"{building}: {error}") from error
 
