@@ -58,7 +58,7 @@ def decompressed(stream: io.RawIOBase, expected: str = "") -> IO[bytes]:
     if found == GZIP:
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
     if found == ZSTD:
-        return io.BufferedReader(_Zstandard(buffered, _dictionary(buffered)), BUFFER_BYTES)
+        return io.BufferedReader(Zstandard(buffered, _dictionary(buffered)), BUFFER_BYTES)
     return buffered
 
 
@@ -72,7 +72,7 @@ def _dictionary(stream: io.BufferedReader) -> zstandard.ZstdCompressionDict | No
     if len(data) < size:
         raise EOFError("it ends within its dictionary: the file was cut off")
     if data.startswith(_ZSTD_MAGIC):
-        data = io.BufferedReader(_Zstandard(io.BytesIO(data))).read(LARGEST_DICTIONARY_BYTES + 1)
+        data = io.BufferedReader(Zstandard(io.BytesIO(data))).read(LARGEST_DICTIONARY_BYTES + 1)
         _refuse_large(len(data))
     return zstandard.ZstdCompressionDict(data)
 
@@ -82,7 +82,7 @@ def _refuse_large(size: int) -> None:
         raise OSError(f"begins with a dictionary of {size:,} bytes or more, above {LARGEST_DICTIONARY_BYTES:,}")
 
 
-class _Zstandard(io.RawIOBase):
+class Zstandard(io.RawIOBase):
     """All frames of a Zstandard stream; zstandard's own reader takes a file cut off within a frame for its end."""
 
     def __init__(self, stream: IO[bytes], dictionary: zstandard.ZstdCompressionDict | None = None) -> None:

@@ -35,3 +35,14 @@ def test_an_input_is_not_overwritten(tmp_path, command):
     written = tmp_path / ("LINK" if "LINK" in command else "GIVEN")
     assert str(error) == f"{written} is an input: writing to it would destroy it"
     assert (tmp_path / "GIVEN").read_bytes() == b"{}\n"
+
+
+def test_a_file_of_a_directory_that_is_read_is_not_overwritten(tmp_path):
+    (tmp_path / "in").mkdir()
+    written = tmp_path / "in" / "a.jsonl"
+    for name in ("a", "b"):
+        (tmp_path / "in" / f"{name}.jsonl").write_bytes(b"{}\n")
+    error = CliRunner().invoke(commands, ["file", str(tmp_path / "in"), "--out", str(written), "--force"]).exception
+    assert isinstance(error, InputError)
+    assert str(error) == f"{written} is an input: writing to it would destroy it"
+    assert written.read_bytes() == b"{}\n"

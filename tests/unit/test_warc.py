@@ -137,6 +137,42 @@ def test_an_encoding_that_cannot_be_undone_refuses_the_page(body, encoding, mess
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress), ("x-gzip", gzip.compress)]
+)
+def test_all_members_and_frames_of_a_body_are_read_and_none_may_be_cut_off(encoding, pack):
+    headers, (first, second) = PAGE | {"Content-Encoding": encoding}, (b"<p>one ", b"two " * 400)
+    assert page(record(http(pack(first) + pack(second), headers))).content == first + second
+    with pytest.raises(PageError, match="ends"):
+        page(record(http(pack(first) + pack(second)[:-9], headers)))
+
+
+def test_what_follows_a_body_in_gzip_is_not_looked_at_and_a_wrong_checksum_refuses_it():
+    headers, packed = PAGE | {"Content-Encoding": "gzip"}, gzip.compress(HTML)
+    assert page(record(http(packed + b"\r\nmore", headers))).content == HTML
+    with pytest.raises(PageError, match="CRC"):
+        page(record(http(packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:], headers)))
+
+
+def test_a_body_of_many_members_takes_time_in_proportion_to_them():
+    member = gzip.compress(b"")
+    assert is_linear(lambda body: DECODERS["gzip"](body, LARGEST), lambda count: member * count)
+
+
+def test_chunks_that_are_damaged_refuse_the_page():
+    headers = PAGE | {"Transfer-Encoding": "chunked"}
+    assert page(record(http(b"5\r\n<p>ab\r\n0\r\n\r\n", headers))).content == b"<p>ab"
+    with pytest.raises(PageError, match="at byte 10 of 23 no chunk begins"):
+        page(record(http(b"5\r\n<p>ab\r\nnone\r\n<p>cd\r\n", headers)))
+
+
+@pytest.mark.parametrize("empty", ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"])
+def test_an_http_head_ends_with_an_empty_line_however_its_lines_end(empty):
+    body = b"<p>one\n\ntwo\r\n\r\nthree"
+    found = page(record(f"HTTP/1.1 200 OK\nContent-Type: text/html{empty}".encode() + body))
+    assert found.content == body
+
+
 def test_a_page_beyond_the_limit_is_refused_and_a_huge_video_skipped_without_being_kept():
     film = record(http(b"x" * 50_000, {"Content-Type": "video/mp4"}))
     found = records(film + record(http(b"x" * 50_000)) + record(http()))

@@ -201,6 +201,8 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
     keeps_index = job.state is not None or job.on_server
     keep = any(place is not None and is_of_inputs(place) for place in (job.places.unique, job.places.annotated))
     inputs, again = open_inputs(job.inputs, settings.max_page_bytes, spool=keeps_index, keep=keep)
+    # Those in a directory too, of which only its name was given.
+    check_unread(job.places.files(), (place(each.name) for each in inputs if each.name != "-"))
     configured_profile(settings)  # a wrong name is said before a server starts
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())

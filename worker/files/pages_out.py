@@ -177,7 +177,7 @@ class _Csv:
         self._said = len(said)
         self._output = output
         self._text = io.TextIOWrapper(output.file, "utf-8", "surrogateescape", newline="")
-        self._writer = csv.writer(self._text, **dialect_of(output.name))
+        self._writer = csv.writer(self._text, **dialect_of(Path(output.name).name))
         self._write([*header, *said])
 
     def write(self, record: RawRecord, verdict: Verdict, copies: int = 0) -> None:

@@ -6,6 +6,9 @@ decoded, and everything after that place would be missing from the verdicts. Her
 
 from __future__ import annotations
 
+import gzip
+import io
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ import brotli
 import zstandard
 
 from simhash.errors import PageError
+from worker.compression import Zstandard
 from worker.errors import InputError
 from worker.records.page import charset_of
 from worker.records.passing import Page
@@ -25,6 +29,7 @@ CHUNK_BYTES = 1 << 20
 LONGEST_LENGTH = 18
 """Digits of a Content-Length."""
 _OK = "200"
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
 HOLDING_PAGES = ("response", "resource", "conversion")
 """Types of records that may hold a page."""
 
@@ -151,10 +156,8 @@ def _block(stream: IO[bytes], length: int, largest: int, where: str) -> bytes:
 
 def split_http(block: bytes) -> tuple[bytes, bytes]:
     """The head of an HTTP response, with the empty line at its end, and the body."""
-    head, end, body = block.partition(b"\r\n\r\n")
-    if not end or b"\n\n" in head:
-        head, end, body = block.partition(b"\n\n")
-    return head + end, body
+    end = _EMPTY_LINE.search(block)
+    return (block[: end.end()], block[end.end() :]) if end else (block, b"")
 
 
 def _http(block: bytes) -> tuple[str, Headers, bytes]:
@@ -198,6 +201,8 @@ def _unchunked(body: bytes) -> bytes:
         line_end = body.find(b"\n", at, at + 1024)
         size = body[at:line_end].partition(b";")[0].strip() if line_end >= 0 else b""
         if not size or size.strip(b"0123456789abcdefABCDEF"):
+            if chunks and body[at:].strip():
+                raise PageError("decode", f"chunked, but at byte {at:,} of {len(body):,} no chunk begins")
             return b"".join(chunks) if chunks else body
         length = int(size, 16)
         if length == 0:
@@ -209,7 +214,20 @@ def _unchunked(body: bytes) -> bytes:
 
 
 def _gunzipped(body: bytes, largest: int) -> bytes:
-    return _inflated(body, largest, zlib.MAX_WBITS | 16) if body.startswith(b"\x1f\x8b") else body
+    """All members, as one may follow another (RFC 1952, 2.2); what follows them and is none is not looked at."""
+    if not body.startswith(b"\x1f\x8b"):
+        return body
+    content = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
+        try:
+            while more := stream.read1(largest + 1 - len(content)):
+                content += more
+        except gzip.BadGzipFile as error:
+            if not content or not str(error).startswith("Not a gzipped file"):
+                raise zlib.error(str(error)) from error
+        except EOFError as error:
+            raise EOFError("it ends before its stream does") from error
+    return bytes(content)
 
 
 def _deflated(body: bytes, largest: int) -> bytes:
@@ -231,8 +249,7 @@ def _inflated(body: bytes, largest: int, window: int) -> bytes:
 def _unzstd(body: bytes, largest: int) -> bytes:
     if not body.startswith(b"\x28\xb5\x2f\xfd"):
         return body
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        return reader.read(largest + 1)
+    return io.BufferedReader(Zstandard(io.BytesIO(body))).read(largest + 1)
 
 
 def _unbrotlied(body: bytes, largest: int) -> bytes:
