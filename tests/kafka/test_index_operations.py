@@ -293,6 +293,36 @@ def test_an_index_that_was_opened_and_never_used_takes_an_import(backend, filled
     assert rows_of(backend, backend.existing(f"{name}-b")) == rows_of(backend, filled)
 
 
+def test_an_index_that_was_migrated_while_it_was_empty_takes_an_import(backend, filled, name, tmp_path):
+    """It has the generation of the one that was exported, and its keys lie elsewhere."""
+    file, copied = tmp_path / "index.jsonl", f"{name}-b"
+    backend.open(copied, RULE, 400, profile={"name": "p"})
+    for index in (name, copied):
+        backend.migrate(index, lambda spec: replace(spec, relation=replace(spec.relation, design=design("4"))))
+    for command, of in (("export", name), ("import", copied)):
+        assert run(command, file, *place(backend, of)).exit_code == 0
+    copy = backend.existing(copied)
+    assert whole(backend, copy)
+    assert rows_of(backend, copy) == rows_of(backend, backend.existing(name))
+
+
+def test_a_url_that_is_no_text_is_refused_before_anything_is_removed(backend, filled, name):
+    _, record = next(filled.scan())
+    before = rows_of(backend, filled)
+    with pytest.raises(InputError, match="is not UTF-8"):
+        run("delete", record.url, "http://x/\udcff", *place(backend, name))
+    assert rows_of(backend, filled) == before
+
+
+def test_what_is_not_forgotten_yet_of_a_journal_is_not_exported(backend, name, tmp_path):
+    index, file, copied = backend.open(name, RULE, 400), tmp_path / "index.jsonl", f"{name}-b"
+    index.check_and_insert([entry(n, n << 30) for n in range(3000)], {})
+    index.check_and_insert([entry(3000, 1 << 60)], {PAGES: 3000})
+    for command, of in (("export", name), ("import", copied)):
+        assert run(command, file, *place(backend, of)).exit_code == 0
+    assert whole(backend, backend.existing(copied))
+
+
 # Takedowns
 
 

@@ -279,13 +279,14 @@ def test_a_call_forgets_a_thousand_decisions_at_most_in_however_many_journals(cl
     assert [index.mark(p) for p in topic] == [*committed.values()]
 
 
-def test_what_is_left_of_a_journal_is_forgotten_after_a_rewind_too(client, name):
+@pytest.mark.parametrize("offset", [0, 999, 1000, 2500])
+def test_what_is_left_of_a_journal_is_forgotten_after_a_rewind_too(client, name, offset):
     index = open_index(client, name, {}, relation(design("4")), 100_000)
     index.check_and_insert([entry(n, n << 30) for n in range(3000)], {})
     index.check_and_insert([entry(3000, 1 << 60)], {PAGES: 3000})
     assert client.hget(f"{{{name}}}:j:pages:0", "trimmed") == b"1000"
-    index.rewind(PAGES, 0)
-    index.check_and_insert([entry(0, 0)], {PAGES: 0})
+    index.rewind(PAGES, offset)
+    index.check_and_insert([entry(offset, offset << 30)], {PAGES: offset})
     for _ in range(5):
         index.check_and_insert([entry(3001, 1 << 59)], {PAGES: 3001})
     assert set(client.hkeys(f"{{{name}}}:j:pages:0")) == {b"mark", (3001).to_bytes(6)}

@@ -250,8 +250,10 @@ class RedisIndex(TextIndex):
         """See `Index.rewind`."""
         key = self._layout.journal(partition)
         with translated(), self._client.pipeline(transaction=True) as pipe:
+            trimmed = self._client.hget(key, "trimmed")
             pipe.hset(key, "mark", str(offset))
-            pipe.hdel(key, "trimmed")
+            if trimmed is None or whole_number(trimmed, f"`trimmed` of {key}") >= offset:
+                pipe.hdel(key, "trimmed")
             pipe.execute()
 
     def journalled(self, observations: Mapping[Position, bytes | None]) -> list[Position]:

@@ -58,7 +58,7 @@ def delete(
       simhash-dedup index delete --from urls.txt --verdicts verdicts.jsonl.zst --dry-run
     """
     check_unread([takedowns], [verdicts])
-    wanted = {*urls, *_listed(listed)}
+    wanted = {*map(_given, urls), *_listed(listed)}
     if not wanted:
         raise SettingsError("--from names no URL" if listed else "give a URL, or --from a file of them")
     settings = settings_of(config, flags)
@@ -106,6 +106,14 @@ def _listed(file: IO[bytes] | None) -> Iterator[str]:
             yield _url(number, line)
     except OSError as error:
         raise InputError(f"--from: {error.strerror or error}") from error
+
+
+def _given(url: str) -> str:
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{url!r} is not UTF-8") from error
+    return url
 
 
 def _url(number: int, line: bytes) -> str:

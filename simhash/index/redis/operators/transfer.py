@@ -28,7 +28,7 @@ from simhash.index.redis.operators.kept_versions import Kept
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.server import check_server
-from simhash.index.redis.spec import fields_in, fields_of, whole_number
+from simhash.index.redis.spec import REPLACED_FIELD, fields_in, fields_of, whole_number
 from simhash.index.rows import (
     EXPORT_FORMAT,
     AnyRow,
@@ -100,11 +100,13 @@ def index_row(spec: IndexSpec, generation: str, seq: int, documents: int, versio
 
 
 def _journal_rows(partition: Partition, fields: Mapping[bytes, bytes]) -> Iterator[MarkRow | JournalRow]:
+    mark = 0
     if b"mark" in fields:
         mark = whole_number(fields[b"mark"], f"the mark of {partition.topic}[{partition.number}]")
         yield MarkRow(*partition, mark)
     for field, value in sorted(fields.items()):
-        if len(field) == OFFSET_BYTES:
+        # Those below the mark are only not forgotten yet.
+        if len(field) == OFFSET_BYTES and int.from_bytes(field) >= mark:
             observation, answer = value[:OBSERVATION_BYTES], value[OBSERVATION_BYTES:]
             yield JournalRow(*partition, int.from_bytes(field), observation.hex(), answer.hex())
 
@@ -193,7 +195,10 @@ def opened_for_import(client: Any, name: str, head: IndexRow) -> Store:
         if not resumes(name, fields_in(client, layout.meta), head):
             if next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None:
                 raise IndexMismatch(f"index {name!r} has journals: use another --index-name")
-            client.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": importing})
+            with client.pipeline(transaction=True) as pipe:
+                pipe.hdel(layout.meta, "keys", REPLACED_FIELD)  # of one that was migrated while it was empty
+                pipe.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": importing})
+                pipe.execute()
         return Store(Inside(client, layout, importing))
 
 
