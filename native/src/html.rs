@@ -309,11 +309,17 @@ fn attribute(bytes: &[u8], mut at: usize) -> Option<(Range<usize>, Range<usize>,
     Some((name, at..end, end))
 }
 
-/// Where attributes that begin at `at` end: at the `>`, or at the end.
-fn end_of_attributes(bytes: &[u8], mut at: usize) -> usize {
+/// Where the last attribute ends of those that begin at `at`.
+fn end_of_last(bytes: &[u8], mut at: usize) -> usize {
     while let Some((_, _, end)) = attribute(bytes, at) {
         at = end;
     }
+    at
+}
+
+/// Where attributes that begin at `at` end: at the `>`, or at the end.
+fn end_of_attributes(bytes: &[u8], at: usize) -> usize {
+    let mut at = end_of_last(bytes, at);
     while at < bytes.len() && (is_space(bytes[at]) || bytes[at] == b'/') {
         at += 1;
     }
@@ -323,11 +329,7 @@ fn end_of_attributes(bytes: &[u8], mut at: usize) -> usize {
 /// Whether a tag with these attributes ends itself, as in `<title/>`: its last `/` belongs to no value.
 fn ends_itself(attributes: &str) -> bool {
     let bytes = attributes.as_bytes();
-    let mut at = 0;
-    while let Some((_, _, end)) = attribute(bytes, at) {
-        at = end;
-    }
-    bytes[at..].ends_with(b"/")
+    bytes[end_of_last(bytes, 0)..].ends_with(b"/")
 }
 
 /// The value of the first attribute of this name.
@@ -392,14 +394,15 @@ impl<'a> Reader<'a> {
     /// The page's blocks; where there are none, those of what it has for readers without scripts.
     pub fn read(self) -> Blocks {
         let (vocabulary, html) = (self.vocabulary, self.html);
-        let found = self.once();
-        if !found.texts.is_empty() {
+        let (found, has_noscript) = self.once();
+        if !found.texts.is_empty() || !has_noscript {
             return found;
         }
-        Self { shows_noscript: true, ..Self::new(vocabulary, html) }.once()
+        Self { shows_noscript: true, ..Self::new(vocabulary, html) }.once().0
     }
 
-    fn once(mut self) -> Blocks {
+    /// The blocks, and whether there was a <noscript>.
+    fn once(mut self) -> (Blocks, bool) {
         while self.at < self.bytes.len() {
             let end = find(self.bytes, self.at, b'<');
             self.text(self.at..end);
@@ -413,14 +416,15 @@ impl<'a> Reader<'a> {
             self.pop();
         }
         self.blocks.ends[0] = self.blocks.texts.len() as u32;
-        self.blocks
+        let has_noscript = self.alike.keys().any(|(name, _)| *name == self.vocabulary.noscript);
+        (self.blocks, has_noscript)
     }
 
     /// What the page says of itself, but for its title: the same tags, and nothing is made of what is between them.
     pub fn metadata_alone(mut self) -> Blocks {
         self.is_asked_for_metadata = true;
         self.skipping = usize::MAX;
-        self.once()
+        self.once().0
     }
 
     fn text(&mut self, part: Range<usize>) {

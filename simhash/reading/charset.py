@@ -21,6 +21,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import webencodings
@@ -119,7 +120,6 @@ _FAMILIES = {
         "iso-8859-16",
     ],
 }
-_CONTROLS_KEPT = "simhash.controls-kept"
 _FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
 _MULTI_BYTE = frozenset(("big5", "euc-jp", "euc-kr", "gb18030", "gbk", "shift_jis"))
 
@@ -240,23 +240,28 @@ def count_controls_in_numpy(utf8: bytes) -> int:
 
 def _decode_strictly(raw: bytes, encoding: str) -> str:
     *others, last = _codecs(encoding)
-    errors = _CONTROLS_KEPT if encoding.startswith("windows-") else "strict"
     for codec in others:
         try:
-            return codecs.decode(raw, codec, errors)
+            return _decode_whole(raw, encoding, codec)
         except UnicodeDecodeError:
             continue
-    return codecs.decode(raw, last, errors)
+    return _decode_whole(raw, encoding, last)
 
 
-def _keep_control(error: UnicodeError) -> tuple[str, int]:
-    """A byte from 80 to 9F that means nothing is the control character of its number, as in WHATWG's indexes."""
-    if not isinstance(error, UnicodeDecodeError) or not 0x80 <= error.object[error.start] < 0xA0:
-        raise error
-    return chr(error.object[error.start]), error.start + 1
+def _decode_whole(raw: bytes, encoding: str, codec: str) -> str:
+    if encoding.startswith("windows-"):
+        return codecs.charmap_decode(raw, "strict", _characters(codec))[0]
+    return codecs.decode(raw, codec)
 
 
-codecs.register_error(_CONTROLS_KEPT, _keep_control)
+@cache
+def _characters(codec: str) -> str:
+    """Of each byte of a Windows charset its character; U+FFFE: it has none.
+
+    One from 80 to 9F that Python's codec lacks is the control character of its number, as in WHATWG's indexes.
+    """
+    known = [bytes([byte]).decode(codec, "ignore") for byte in range(256)]
+    return "".join(known[byte] or (chr(byte) if byte < 0xA0 else "\ufffe") for byte in range(256))
 
 
 def _decode_broken(raw: bytes, encoding: str, good_per_broken: int) -> str:

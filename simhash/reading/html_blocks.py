@@ -331,6 +331,10 @@ class _Reader:
         blocks.parents, blocks.masks, blocks.keys, blocks.depths, blocks.starts = zip(*self._elements, strict=True)
         return blocks
 
+    def has(self, name: str) -> bool:
+        """Whether there was an element of this name."""
+        return NAMES[name].number in self._named
+
     def _passed(self, tag: str, attributes: str, text: str) -> None:
         """A tag that ends no block."""
         self.say(tag, attributes)
@@ -505,5 +509,6 @@ def read_blocks(html: bytes, words: Mapping[str, int]) -> Blocks:
 
     Where there are none, those of what the page has for readers without scripts: some have all their text there.
     """
-    found = _Reader(words).read(html)
-    return found if found.texts else _Reader(words, NOSCRIPT).read(html)
+    reader = _Reader(words)
+    found = reader.read(html)
+    return found if found.texts or not reader.has(NOSCRIPT) else _Reader(words, NOSCRIPT).read(html)
