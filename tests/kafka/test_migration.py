@@ -232,6 +232,91 @@ def test_a_migration_ended_anywhere_goes_on_and_workers_do_not_notice(
     assert last > 15
 
 
+class Turns:
+    """Threads that take turns at random: one command of one of them at a time."""
+
+    def __init__(self, seed):
+        self._random, self._turn = Random(seed), threading.Condition()
+        self._waiting, self._next = {}, None
+
+    def run(self, *jobs):
+        """Each job is called with a connection's `execute_command`; what they returned, or what ended them."""
+        threads = [threading.Thread(target=self._run, args=(n, job)) for n, job in enumerate(jobs)]
+        self._waiting = dict.fromkeys(range(len(jobs)))
+        self._next = 0
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        return [self._waiting[n] for n in range(len(jobs))]
+
+    def _run(self, n, job):
+        try:
+            result = job(lambda command: self._after_waiting(n, command))
+        except Exception as error:
+            result = error
+        with self._turn:
+            self._waiting[n] = result
+            self._choose()
+
+    def _after_waiting(self, n, command):
+        with self._turn:
+            assert self._turn.wait_for(lambda: self._next == n, 60)
+            try:
+                return command()
+            finally:
+                self._choose()
+
+    def _choose(self):
+        running = [n for n, result in self._waiting.items() if result is None]
+        self._next = self._random.choice(running) if running else None
+        self._turn.notify_all()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_two_migrations_at_once_lose_nothing(redis_server, client, name, small_steps, seed):
+    """Begun at once, or given up meanwhile: who was overtaken says so and changes nothing."""
+    old, pages = opened(client, name), pages_of(150, 6)
+    answers = [summary(a.decision) for a in old.check_and_insert(pages[:110], {})]
+    before = [record.seq for _, record in contents(old)]
+
+    def migrates(mine):
+        return migrated(mine, name, to_design("10"))
+
+    def gives_up(mine):
+        return str(Migration(mine, name, lambda progress: None).abandon())
+
+    def gives_up_and_begins(mine):
+        return gives_up(mine) and migrates(mine)
+
+    def of_its_own(act):
+        def job(turn):
+            mine = redis.Redis.from_url(redis_server.url)
+            execute = mine.execute_command
+            mine.execute_command = lambda *command, **options: turn(lambda: execute(*command, **options))
+            return act(mine) or "done"
+
+        return job
+
+    others = [migrates, gives_up, gives_up_and_begins]
+    if seed % 2:  # one that was killed is found by both
+        mine = redis.Redis.from_url(redis_server.url)
+        with Dying(mine, 10 + seed, True), suppress(Killed):
+            migrates(mine)
+    results = Turns(seed).run(of_its_own(migrates), of_its_own(others[seed // 2 % 3]))
+    for result in results:
+        if isinstance(result, Exception):
+            assert isinstance(result, IndexMismatch), repr(result)
+            assert "taken over by somebody else" in str(result)
+    assert_whole(client, name)
+    migrated(client, name, to_design("10"))
+    assert [record.seq for _, record in contents(assert_whole(client, name))] == before
+    assert not list(client.scan_iter(f"{{{name}}}:[tbrx]*:*", count=10_000))
+    assert not list(client.scan_iter(f"{{{name}}}~2:meta"))
+    answers += [summary(a.decision) for a in opened(client, name).check_and_insert(pages[110:], {})]
+    assert answers == brute_force(pages, RULE)
+
+
 def test_what_was_opened_before_a_migration_does_not_take_its_old_tables_for_empty(backend, name):
     index = backend.open(name, RULE)
     pages = pages_of(40, 6)

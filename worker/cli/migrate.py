@@ -59,8 +59,9 @@ def migrate(
     given twice; numbers, marks and journals stay. Workers with design = auto open the new generation by themselves,
     others stop with a line that says so. Needs the memory of both until the old tables are removed, at the end. A
     Redis that is away for some minutes is waited for. Killed, it goes on where it was when it is started again with
-    the same arguments; or it is given up by --abandon. Beside a base or an archive it takes no tables for more bits
-    (k) than the present ones: those on disk would not find as much.
+    the same arguments; or it is given up by --abandon. A second one takes over: the first ends with a line that says
+    so. Beside a base or an archive it takes no tables for more bits (k) than the present ones: those on disk would not
+    find as much.
 
     \b
       simhash-dedup index migrate --design 14 --documents 50000000

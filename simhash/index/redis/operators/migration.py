@@ -11,10 +11,14 @@ Workers write to one generation only, and know nothing of the next: before the s
 after it of the new one, and a worker of the old one is refused. Numbers, times, marks and journals are of both. The
 pause lasts as long as some hundred records take, and ends by itself should the migration die in it. How far the next
 generation was filled is kept in it: a migration that was ended goes on from there.
+
+One program migrates an index at a time: the meta has the token of the one that began, went on or gave up last. Each
+step that makes or removes something looks there, so who was overtaken changes nothing any more, and says so.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -74,12 +78,21 @@ redis.call('HSET', KEYS[1], 'first', new[4], 'crowded', new[5] or '0', unpack(AR
 redis.call('DEL', KEYS[2])
 return 1
 """
-_UNLINK = """
-local keys = redis.call('HGET', KEYS[1], 'keys') or ARGV[2]
-if keys == ARGV[1] then return 0 end
-for n = 2, #KEYS do redis.call('UNLINK', KEYS[n]) end
+_TAKE_OVER = """
+if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'migrator', ARGV[2])
 return 1
 """
+_AS_MIGRATOR = """
+local meta = redis.call('HMGET', KEYS[1], 'migrator', 'keys')
+if meta[1] ~= ARGV[1] or (meta[2] or ARGV[2]) == ARGV[3] then return 0 end
+local command = {ARGV[4], unpack(KEYS, 2)}
+for n = 5, #ARGV do command[#command + 1] = ARGV[n] end
+redis.call(unpack(command))
+return 1
+"""
+"""A script: the meta, the command's keys; the migrator's token, the tag, the keys of a generation that must not be the
+live one, the command and its other arguments."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,7 @@ class Migration:
         self._name = name
         self._meta = meta_key(name)
         self._tell = on_progress
+        self._token = secrets.token_hex(8)
 
     def run(self, wanted: Callable[[IndexSpec], IndexSpec]) -> IndexSpec:
         """Carry it out; `wanted` makes the new spec of the present one. Returns the spec that the index has then.
@@ -151,7 +165,6 @@ class Migration:
         try:
             with translated():
                 check_server(self._client)
-                self._clean_up()
                 self._removed = -1  # how many records were removed when that was last looked through; -1: it was not
                 live = self._opened()
                 spec = wanted(live.layout.spec)
@@ -173,10 +186,12 @@ class Migration:
         """
         with translated():
             check_place(self._client)
-            self._clean_up()
-            keys = next_keys(self._name, self._opened().layout.keys)
-            begun = self._client.delete(f"{keys}:meta")
-            self._client.hdel(self._meta, "pause")
+            live = self._opened()
+            self._take_over(live)
+            keys = next_keys(self._name, live.layout.keys)
+            begun = self._client.exists(f"{keys}:meta")
+            self._alone(keys, "DEL", [f"{keys}:meta"])
+            self._alone(keys, "HDEL", [self._meta], "pause")
             self._remove(keys)
         return bool(begun)
 
@@ -193,17 +208,44 @@ class Migration:
         """The next generation, being filled; None: the index has this spec already."""
         keys = next_keys(self._name, live.layout.keys)
         layout = Layout(self._name, spec, keys, meta=f"{keys}:meta")
-        new = Inside(self._client, layout, f"migrating {next_generation(live.generation, spec)}")
-        stored = fields_in(self._client, layout.meta)
-        if stored:
-            if {field: stored[field] for field in MADE_WITH} != made_with(spec):
-                raise self._begun_otherwise(stored)
+        self._has_begun(layout)  # refused, if it is, before it takes anything over
+        self._take_over(live)
+        generation = f"migrating {next_generation(live.generation, spec)} {self._token}"
+        if self._has_begun(layout):
+            self._alone(keys, "HSET", [layout.meta], "generation", generation)
         elif made_with(spec) == made_with(live.layout.spec):
             return None
         else:
             self._remove(keys)
-            self._client.hset(layout.meta, mapping={**fields_of(spec), "generation": new.generation})
-        return new
+            self._alone(keys, "HSET", [layout.meta], *flat(fields_of(spec) | {"generation": generation}))
+        return Inside(self._client, layout, generation)
+
+    def _has_begun(self, layout: Layout) -> bool:
+        """Whether a migration to this generation was begun.
+
+        Raises:
+            IndexMismatch: one was, to another spec.
+        """
+        stored = fields_in(self._client, layout.meta)
+        if stored and {field: stored[field] for field in MADE_WITH} != made_with(layout.spec):
+            raise self._begun_otherwise(stored)
+        return bool(stored)
+
+    def _take_over(self, live: Inside) -> None:
+        """From here on this program migrates the index, no other; and what the last migration has left is removed."""
+        if not self._client.eval(_TAKE_OVER, 1, self._meta, live.generation, self._token):
+            raise self._by_others()
+        self._clean_up()
+
+    def _alone(self, generation: str, command: str, keys: list[Any], *arguments: Any) -> None:
+        """A command for a generation's tables, by their keys: if this program migrates, and they are not the live ones.
+
+        Raises:
+            IndexMismatch: another program has taken over, or the generation lives.
+        """
+        told = [self._token, tag_of(self._name), generation, command, *arguments]
+        if not self._client.eval(_AS_MIGRATOR, 1 + len(keys), self._meta, *keys, *told):
+            raise self._by_others()
 
     def _filled(self, live: Inside, new: Inside, step: str) -> tuple[Stretch, int]:
         """Carry over all that the live index has now; the state that it was then in, and the last number carried."""
@@ -282,7 +324,9 @@ class Migration:
             raise self._by_others()
 
     def _by_others(self) -> IndexMismatch:
-        return IndexMismatch(f"the migration of {self._name!r} was ended or given up by somebody else meanwhile")
+        return IndexMismatch(
+            f"the migration of {self._name!r} was ended, given up or taken over by somebody else meanwhile"
+        )
 
     def _refuse_more_than_on_disk(self, present: IndexSpec, wanted: IndexSpec) -> None:
         """Tables on disk find what they were made for: beside them no worker judges by tables that find more."""
@@ -305,17 +349,15 @@ class Migration:
         replaced = self._client.hget(self._meta, REPLACED_FIELD)
         if replaced:
             self._remove(replaced.decode())
-            self._client.hdel(self._meta, REPLACED_FIELD)
+            self._alone(replaced.decode(), "HDEL", [self._meta], REPLACED_FIELD)
 
     def _remove(self, keys: str) -> None:
         """Remove the tables and records of a generation, as long as it is not the live one."""
         removed = 0
-        tag = tag_of(self._name)
         for kind in _KINDS:
             found = iter(self._client.scan_iter(f"{literal(keys)}:{kind}", count=KEYS_AT_ONCE))
             while some := list(islice(found, KEYS_AT_ONCE)):
-                if not self._client.eval(_UNLINK, 1 + len(some), self._meta, *some, keys, tag):
-                    raise self._by_others()
+                self._alone(keys, "UNLINK", some)
                 removed += len(some)
                 self._tell(Removal(removed))
 
