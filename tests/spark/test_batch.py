@@ -99,9 +99,33 @@ def test_a_second_batch_against_the_first_continues_it_as_the_stream_would(batch
         summary = batch(verdicts[1], existing=[tmp_path / "first" / name])
         assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == expected[1]
         assert summary.duplicates_of_existing > 50
-        assert summary.existing == 250
+        assert summary.existing == sum(json.loads(line)["verdict"] == "unique" for line in expected[0].splitlines())
     batch(verdicts[0], existing=[tmp_path / "first" / "verdicts.parquet"], out="again")
     assert (tmp_path / "again" / "verdicts.jsonl").read_bytes() == expected[0], "a page read again is itself"
+
+
+def test_annotated_pages_beside_their_verdicts_are_not_pages_that_were_unique(batch, tmp_path):
+    pages = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([json.loads(page) for page in PAGES]), pages)
+    unique = batch(pages, annotate="parquet", out="first").unique
+    assert unique < len(PAGES)
+    assert batch(pages, existing=[tmp_path / "first"]).existing == unique
+
+
+@pytest.mark.parametrize("other", [PAGES[5], PAGES[1]], ids=["no match", "a match"])
+def test_numbers_decide_which_match_is_the_oldest_only_where_all_existing_pages_have_one(batch, tmp_path, other):
+    """Whatever of the others matches."""
+    first, old = json.loads(PAGES[0]), tmp_path / "old"
+    old.mkdir()
+    for seq, name in ((9, "a"), (2, "b")):
+        batch(written(tmp_path / f"{name}.jsonl", [json.dumps({**first, "url": f"http://{name}/"}).encode()]))
+        (row,) = lines(tmp_path / "out" / "verdicts.jsonl")
+        (old / f"{name}.jsonl").write_text(json.dumps({**row, "seq": seq}))
+    batch(written(tmp_path / "new.jsonl", PAGES[:2]), existing=[old])
+    assert lines(tmp_path / "out" / "verdicts.jsonl")[0]["match"]["url"] == "http://b/"
+    written(old / "c.jsonl", [json.dumps({**json.loads(other), "url": "http://c/"}).encode()])
+    batch(tmp_path / "new.jsonl", existing=[old])
+    assert lines(tmp_path / "out" / "verdicts.jsonl")[0]["match"]["url"] == "http://a/"
 
 
 def test_corpora_get_the_verdicts_of_file_mode_byte_for_byte(batch, tmp_path, corpora):
@@ -255,7 +279,9 @@ def test_existing_records_that_cannot_be_read_are_counted_reported_and_bounded(b
 def test_existing_records_of_which_none_can_be_read_are_an_error(batch, tmp_path):
     new = written(tmp_path / "new.jsonl", PAGES[:20])
     old = written(tmp_path / "old.jsonl", [b'{"page":"http://x/"}'] * 5)
-    with pytest.raises(TooFewJudged, match="5 existing records cannot be read, all of them, mostly: existing, "):
+    with pytest.raises(
+        TooFewJudged, match="5 existing records cannot be read, and there are no others, mostly: existing, "
+    ):
         batch(new, existing=[old])
 
 

@@ -32,20 +32,16 @@ def existing_of(
     distance = np.zeros(count, np.uint8)
     told = scans[0] if scans else []
     rows = MATCHES.empty_table()
+    # The oldest match counts: by number where all existing pages have one, else by the order of the inputs.
+    by = ("seq", "at") if all(done.numbered for done in told if done.rows) else ("at",)
     for part in parts:  # one by one: what is kept is a row a group
-        rows = _older([rows, pq.read_table(part, schema=MATCHES)])
+        rows = oldest([rows, pq.read_table(part, schema=MATCHES)], by)
     rows, last_seq = _numbered(rows, slices, told)
     group, page = numbers(rows["group"], np.int64), numbers(rows["own"], np.int64)
     of_group[group[group != NONE]] = np.flatnonzero(group != NONE)
     distance[group[group != NONE]] = numbers(rows["distance"], np.uint8)[group != NONE]
     own[page[page != NONE]] = np.flatnonzero(page != NONE)
-    return Existing(rows, of_group, distance, own, last_seq, sum(done.rows - done.rejected for done in told))
-
-
-def _older(tables: list[pa.Table]) -> pa.Table:
-    """The oldest of each group: by number where all have one, else by the order of the inputs."""
-    numbered = all(table["seq"].null_count == 0 for table in tables)
-    return oldest(tables, ("seq", "at") if numbered else ("at",))
+    return Existing(rows, of_group, distance, own, last_seq, sum(done.existing for done in told))
 
 
 def _numbered(rows: pa.Table, slices: Sequence[Slice], told: Sequence[Done]) -> tuple[pa.Table, int]:

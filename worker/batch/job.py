@@ -213,7 +213,7 @@ class _BatchRun:
             summary.explain(_existing_reason(line))
         count, most = summary.existing_rejected, self.batch.max_rejected
         if count and (not summary.existing or (most is not None and count > most)):
-            told = "all of them" if not summary.existing else f"more than {most:,}"
+            told = "and there are no others" if not summary.existing else f"more than {most:,}"
             why = summary.reasons()[0].example
             raise TooFewJudged(f"{count:,} existing records cannot be read, {told}, mostly: {why:.300}")
 

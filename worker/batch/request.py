@@ -17,6 +17,8 @@ KEEP, FIELD = ("oldest", "longest", "newest"), "field:"
 
 ANNOTATED = ("jsonl", "parquet", "csv", "tsv")
 """In what form annotated pages can be written."""
+ANNOTATED_STEM, VERDICTS_PARQUET = "annotated", "verdicts.parquet"
+"""The names of a result's files: of the annotated pages but for the form; of the verdicts, which are of all pages."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from simhash.relation.overlap import rounded
 from simhash.signature.profiles import Profile
 from worker.batch.columns import PAGES, Row, page_of
 from worker.batch.deciding import NONE, Decisions, Existing, Numbers
-from worker.batch.request import ANNOTATED
+from worker.batch.request import ANNOTATED, ANNOTATED_STEM, VERDICTS_PARQUET
 from worker.batch.slices import BatchInput, Slice
 from worker.errors import InputError
 from worker.files.inputs import open_input
@@ -34,9 +34,11 @@ from worker.judging.judge import entry_of, verdict_of
 from worker.records.passing import RawRecord
 from worker.records.verdict import Verdict, encode
 
-VERDICTS_JSONL, VERDICTS_PARQUET = "verdicts.jsonl", "verdicts.parquet"
-REJECTED, CLUSTERS = "rejected.jsonl", "clusters.jsonl"
-WRITTEN = (VERDICTS_JSONL, VERDICTS_PARQUET, REJECTED, CLUSTERS, *(f"annotated.{form}" for form in ANNOTATED))
+VERDICTS_JSONL, REJECTED, CLUSTERS = "verdicts.jsonl", "rejected.jsonl", "clusters.jsonl"
+WRITTEN = (
+    *(VERDICTS_JSONL, VERDICTS_PARQUET, REJECTED, CLUSTERS),
+    *(f"{ANNOTATED_STEM}.{form}" for form in ANNOTATED),
+)
 """The names of all that a batch may write."""
 MATCH = pa.struct(
     [
@@ -255,7 +257,7 @@ class Annotated:
     def __init__(self, sources: Sequence[BatchInput], form: str, directory: Path, largest_page: int) -> None:
         if signed := [each.name for each in sources if each.kind in ("verdicts", "tables")]:
             raise InputError(f"{signed[0]} holds no pages but signatures: there is nothing to annotate")
-        self.path = directory / f"annotated.{form}"
+        self.path = directory / f"{ANNOTATED_STEM}.{form}"
         names = [str(each.path) for each in sources]
         inputs = [open_input(name, largest_page, spool=False, keep=form != "jsonl") for name in names]
         self._pages = pages_out(self.path, inputs, self._opened, ANNOTATION_OF_ALL)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from simhash.archive.format.manifest import NAME as TABLES
 from worker.batch.archive_records import Archive
+from worker.batch.request import ANNOTATED_STEM, VERDICTS_PARQUET
 from worker.compression import compression_of
 from worker.errors import InputError
 from worker.files.inputs import HTML_SUFFIXES, PARQUET, WARC_SUFFIXES, files_in, open_input
@@ -94,7 +95,7 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
         raise InputError(f"{name}: a batch reads paths that all its machines see (a mount); `file` reads addresses")
     if (path / TABLES).is_file():
         yield name, "tables"
-    elif path.is_dir() and (files := files_in(path)):
+    elif path.is_dir() and (files := [file for file in files_in(path) if not _repeats_verdicts(file)]):
         for file in files:
             yield from _sources(str(file))
     elif path.suffix.lower() == PARQUET and path.is_file():
@@ -102,6 +103,11 @@ def _sources(name: str) -> Iterator[tuple[str, Kind]]:
     else:
         open_input(name, largest_page=1, spool=False)  # says what is wrong with it
         yield name, "verdicts" if _holds_verdicts(path) else "pages"
+
+
+def _repeats_verdicts(path: Path) -> bool:
+    """Whether these are the annotated pages of a batch whose verdicts lie beside them: duplicates are among them."""
+    return path.stem == ANNOTATED_STEM and path.with_name(VERDICTS_PARQUET).is_file()
 
 
 def _holds_verdicts(path: Path) -> bool:

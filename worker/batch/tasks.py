@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
     Attributes:
         rows: how many it read.
-        rejected: existing records that cannot be read (`REJECTIONS`).
+        existing: those of them that new pages are compared with.
         skipped: records of a WARC that are no pages.
         numbered, last_seq: whether its pages have numbers, and the highest.
         cpu: processor seconds that it took.
@@ -57,7 +57,7 @@ class Done(NamedTuple):
     """
 
     rows: int = 0
-    rejected: int = 0
+    existing: int = 0
     skipped: int = 0
     numbered: bool = False
     last_seq: int = 0
@@ -204,26 +204,26 @@ class Scan:
             return self._scanned(number, piece, reject)
 
     def _scanned(self, number: int, piece: Slice, reject: Callable[[pa.Table], None]) -> Done:
-        rejected = 0
+        existing = 0
         counted, numbered, last_seq, found = Counted(), False, 0, [MATCHES.empty_table()]
         keeper = OldestProbe(len(self.new.value.tables.entries))
         for block in blocks(piece, self.signing, counted):
             keys = block.columns(_compared(self.relation))
             _check_verifiers(keys, self.relation, piece.source.name)
             if piece.source.kind != "tables":
-                lines = _rejections(block, keys)
-                reject(lines)
-                rejected += len(lines)
+                reject(_rejections(block, keys))
             if "seq" in block.names:
                 lowest, highest = _ages(block)
                 if lowest < last_seq:
                     keeper.forget()
                 numbered, last_seq = True, max(last_seq, highest)
-            for matches in _matches_in(block, keys, self, keeper, piece.source.name):
+            stands = _representatives(block)
+            existing += int(stands.sum())
+            for matches in _matches_in(block, keys, stands, self, keeper, piece.source.name):
                 found = [oldest([*found, matches])]
         with written(part_file(self.directory, "matches", number), MATCHES) as write:
             write(found[0])
-        return Done(counted.rows, rejected, 0, numbered, last_seq)
+        return Done(counted.rows, existing, 0, numbered, last_seq)
 
 
 def _rejections(block: RowBlock, keys: pa.Table) -> pa.Table:
@@ -250,9 +250,10 @@ def oldest(matches: list[pa.Table], by: tuple[str, ...] = ("seq", "at")) -> pa.T
     return table.filter(pa.array(first))
 
 
-def _matches_in(block: RowBlock, keys: pa.Table, scan: Scan, keeper: OldestProbe, name: str) -> Iterator[pa.Table]:
+def _matches_in(
+    block: RowBlock, keys: pa.Table, stands: NDArray[np.bool_], scan: Scan, keeper: OldestProbe, name: str
+) -> Iterator[pa.Table]:
     new: NewPages = scan.new.value
-    stands = _representatives(block)
     signed = _by_age(block, np.flatnonzero(stands & np.asarray(pc.is_valid(keys["fingerprint"]))))
     signatures = signatures_of(_rows_of(keys, signed), scan.relation)
     if not signatures.mostly_distinct():

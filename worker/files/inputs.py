@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -197,7 +198,7 @@ def _standard_input(line_limit: int, spool: bool) -> Input:
     with _reading("standard input"):
         stream = _Counted(io.FileIO(STANDARD_INPUT, closefd=False))
     if not spool:
-        topic = _topic("-", b"")
+        topic = _topic("-", secrets.token_bytes(16))  # of itself it has no name: another one is another input
 
         def records() -> Iterator[Record]:
             with _reading("standard input"):
