@@ -820,6 +820,11 @@ def add_a_record(rows):
     rows[-1]["records"] += 1
 
 
+def repeat_a_record(rows):
+    rows.insert(-1, records(rows)[7] | {"url": "http://another.example/"})
+    rows[-1]["records"] += 1
+
+
 def change(field, value):
     def doctor(rows):
         records(rows)[7][field] = value
@@ -835,6 +840,7 @@ def records(rows):
 STORED = [
     (remove_a_record, "not in the index", "no such record"),
     (add_a_record, "in the index only", "is of no page that was called unique"),
+    (repeat_a_record, "in the index only", "number [0-9]+ is there more than once"),
     *(
         (change(field, value), "differs in the index", f"has another {words}")
         for field, words, value in (

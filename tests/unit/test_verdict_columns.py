@@ -6,8 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from worker.errors import InputError
 from worker.verifying import verdict_columns
-from worker.verifying.told import Told, ToldMatch, ToldSource
+from worker.verifying.told import MOST_OFFSET, Told, ToldMatch, ToldSource
 from worker.verifying.verdict_columns import Spots, VerdictColumns, Verdicts
 
 MOST_BYTES = 210
@@ -58,6 +59,19 @@ def test_what_went_in_comes_out(count, begin, monkeypatch):
         assert f"text:{found.digest[row].astype('>u8').tobytes().hex()}" == verdict.digest
         assert f"{found.observation[row]:016x}" == verdict.observation[:16]
         assert found.spots.show(found.record[row]) == f"pages[{row % 3}]@{row}"
+
+
+def test_each_of_very_many_files_is_a_place_of_its_own(monkeypatch):
+    """A directory of HTML is a file for each page."""
+    monkeypatch.setattr(verdict_columns, "MOST_PARTITIONS", 100_000)
+    spots = Spots()
+    numbers = [spots.number(f"file:{n}", 0, MOST_OFFSET - 1) for n in range(100_000)]
+    assert len(np.unique(np.array(numbers, np.int64))) == len(numbers)
+    assert spots.record(numbers[-1]) == ("file:99999", 0, MOST_OFFSET - 1)
+    assert spots.number("file:99999", 0, 3) == numbers[-1] - MOST_OFFSET + 4
+    with pytest.raises(InputError, match="more than 100,000 partitions and files"):
+        spots.number("file:100000", 0, 0)
+    assert len(spots.names) == 100_000
 
 
 def test_a_verdict_takes_so_many_bytes():

@@ -78,6 +78,8 @@ def check_index(verdicts: Verdicts, held: Held, forgetting: Forgetting, findings
     findings.add(
         NOT_TOLD, held.seq[~told], lambda seq: ("index", f"number {seq:,} is of no page that was called unique")
     )
+    numbers, count = np.unique(held.seq, return_counts=True)
+    findings.add(NOT_TOLD, numbers[count > 1], lambda seq: ("index", f"number {seq:,} is there more than once"))
     _check_records(verdicts, held, unique[there], findings)
     _check_removed(verdicts, held, unique, forgetting, findings)
 

@@ -17,17 +17,19 @@ REPLAYED = "simhash-dedup.replayed"
 _ADDRESS = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.I)
 _HOST = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]*)?(?:[/?#].*)?", re.I | re.A | re.S)
 """Of these every reader of URLs finds the same host; of others not."""
-_NUMBER = re.compile(rb"[0-9]{1,14}")
+_NUMBER = re.compile(rb"[0-9]{1,12}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NO_KEY = b"\0"
 """What is hashed behind the value of a record without a key."""
 IN_FILE = -1
 """The partition of a place in a file; its offset is the line."""
 MOST_NUMBER = 1 << 48
+MOST_OFFSET = 1 << 40
 LAST_PORT = 65535
 MOST_DIGITS = sys.int_info.default_max_str_digits
 """What Python takes for a number: a longer one is no port."""
 Number = Annotated[int, Meta(ge=0, lt=MOST_NUMBER)]
+Offset = Annotated[int, Meta(ge=0, lt=MOST_OFFSET)]
 Bits = Annotated[int, Meta(ge=0, le=4096)]
 Size = Annotated[int, Meta(ge=0, lt=1 << 30)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -69,7 +71,7 @@ class ToldSource(msgspec.Struct):
 
     topic: str
     partition: Number
-    offset: Number
+    offset: Offset
 
 
 class Told(msgspec.Struct):

@@ -1,7 +1,7 @@
 """Verdicts as NumPy columns, a row each: 210 bytes a verdict, whatever its text was.
 
 A record (topic, partition, offset) and a place (the same of where the verdict stands) are one number each: an interned
-partition in the upper 16 bits, the offset in the lower 48. URLs are kept as hashes of this process: they are compared,
+partition in the upper 24 bits, the offset in the lower 40. URLs are kept as hashes of this process: they are compared,
 never shown; a place leads to the verdict that has them.
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.errors import InputError
 from worker.verifying.told import (
+    MOST_OFFSET,
     Coordinates,
     ExportedRecord,
     Told,
@@ -23,8 +25,8 @@ from worker.verifying.told import (
     seconds_of,
 )
 
-OFFSET_BITS = 48
-MOST_PARTITIONS = 1 << 15
+OFFSET_BITS = MOST_OFFSET.bit_length() - 1
+MOST_PARTITIONS = 1 << (63 - OFFSET_BITS)
 CHUNK_ROWS = 1 << 14
 GROWS_BY = 16
 """A column that is full gets a sixteenth more."""
@@ -44,14 +46,14 @@ class Spots:
         self.names: list[tuple[str, int]] = []
 
     def number(self, topic: str, partition: int, offset: int) -> int:
-        """The number of an offset; ValueError: there are more partitions than fit."""
+        """The number of an offset. InputError: there are more partitions and files than fit."""
         key = (topic, partition)
         known = self._ids.get(key)
         if known is None:
+            if len(self.names) == MOST_PARTITIONS:
+                raise InputError(f"more than {MOST_PARTITIONS:,} partitions and files: verify them in several parts")
             known = self._ids[key] = len(self.names)
             self.names.append(key)
-            if known >= MOST_PARTITIONS:
-                raise ValueError(f"verdicts of more than {MOST_PARTITIONS:,} partitions and files")
         return known << OFFSET_BITS | offset
 
     def record(self, number: int) -> Coordinates:
