@@ -195,6 +195,14 @@ def test_all_records_that_are_no_pages_are_counted_as_skipped_those_at_the_end_t
     assert (summary.pages, summary.skipped, json.loads(places.summary.read_bytes())["skipped"]) == (1, 301, 301)
 
 
+def test_the_page_format_of_a_topic_is_not_that_of_files(say, tmp_path):
+    """One configuration serves the stream, and files."""
+    (tmp_path / "dedup.toml").write_text('page_format = "html"\n')
+    (tmp_path / "pages.jsonl").write_bytes(json_page(1, "Some words of a page that is read as JSON.")[1])
+    code, _, told = say("file", tmp_path / "pages.jsonl", "--out", tmp_path / "v", "--config", tmp_path / "dedup.toml")
+    assert (code, [row["verdict"] for row in lines(tmp_path / "v")]) == (0, ["unique"]), told
+
+
 def test_a_long_rejected_record_is_named_by_its_digest(bench, places, tmp_path):
     run(bench, places, written(tmp_path / "a.jsonl", [b"x" * (2 << 20)]))
     (rejected,) = lines(places.rejected)

@@ -180,6 +180,23 @@ def test_what_came_before_a_broken_input_is_written_and_can_be_read(pool, tmp_pa
     assert again.unique == again.pages == sum(v["verdict"] == "unique" for v in lines(places.verdicts))
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.timestamp("us"), ["1970-01-01T00:00:00", str(10**18), "1970-01-01T00:00:00.000005"]),
+        (
+            pa.timestamp("us", "Mars/Phobos"),
+            ["1970-01-01T00:00:00+00:00", str(10**18), "1970-01-01T00:00:00.000005+00:00"],
+        ),
+    ],
+)
+def test_a_time_that_python_has_none_for_takes_no_other_page_with_it(tmp_path, kind, said):
+    columns = {"url": ["http://x/1", "http://x/2", "http://x/3"], "html": ["<p>Some words."] * 3}
+    pq.write_table(pa.table(columns | {"fetched_at": pa.array([0, 10**18, 5], kind)}), tmp_path / "a.parquet")
+    records = open_input(str(tmp_path / "a.parquet"), 1 << 20, spool=False).records()
+    assert [record.page.fetched_at for record in records] == said
+
+
 def test_of_many_hosts_those_with_the_most_duplicates_are_kept(monkeypatch):
     monkeypatch.setattr(summary_module, "MOST_HOSTS", 10)
     summary = summary_module.Summary()

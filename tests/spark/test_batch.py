@@ -211,13 +211,22 @@ def test_what_is_to_be_kept_is_judged_first(tmp_path, verdicts, keep):
         assert not any(verdict["better"] for verdict in found)
 
 
-@pytest.mark.parametrize("given", ["lines", "pages in parquet", "signatures in parquet"])
+@pytest.mark.parametrize("given", ["lines", "marked lines", "csv", "pages in parquet", "signatures in parquet"])
 def test_a_field_to_keep_by_is_read_from_every_input(tmp_path, given):
-    ranks = [1, None, 3, 2]
+    ranks = [1, None, (1 << 60) + 1, 2]
     rows = [{"url": f"http://x/{n}", "html": f"<p>{TEXT}</p>", "rank": rank} for n, rank in enumerate(ranks)]
     path = tmp_path / "pages.parquet"
-    if given == "lines":
+    if given.endswith("lines"):
+        if given.startswith("marked"):
+            rows = [rows[2], rows[0], rows[1], rows[3]]  # the one that is kept stands behind the mark
         path = written(tmp_path / "pages.jsonl", [json.dumps(row).encode() for row in rows])
+        path.write_bytes(BOM_UTF8 * given.startswith("marked") + path.read_bytes())
+    elif given == "csv":
+        path = tmp_path / "pages.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
     elif given == "pages in parquet":
         pq.write_table(pa.table({"url": [row["url"] for row in rows], "html": [row["html"].encode() for row in rows],
                                  "rank": ranks}), path)  # fmt: skip
@@ -226,7 +235,8 @@ def test_a_field_to_keep_by_is_read_from_every_input(tmp_path, given):
     options = {"k": 3} if given.startswith("sig") else {}
     run(Here(), tmp_path, [path], keep="field:rank", **options)
     found = lines(tmp_path / "out" / "verdicts.jsonl")
-    assert [verdict["seq"] for verdict in found] == [None, None, 1, None]
+    assert {verdict["url"] for verdict in found if verdict["seq"] == 1} == {"http://x/2"}
+    assert [verdict["verdict"] for verdict in found].count("duplicate") == 3
     assert {verdict["match"]["url"] for verdict in found if verdict["match"]} == {"http://x/2"}
     with pytest.raises(InputError, match="--keep field:other: no page has a number in that field"):
         run(Here(), tmp_path, [path], out="other", keep="field:other", **options)
@@ -399,6 +409,45 @@ def test_a_damaged_parquet_file_is_one_line(batch, tmp_path):
     for options in ({"new": path}, {"new": fingerprints(tmp_path / "b.parquet", near_values(2)), "existing": [path]}):
         with pytest.raises(InputError, match=r"^.*a\.parquet: [^\n]+$"):
             batch(options.pop("new"), k=3, **options)
+
+
+GIVEN = {
+    "fingerprint": pa.array([1, 1, 0xFFFF << 40], pa.uint64()),
+    "url": pa.array(["http://x/0", "http://x/1", "http://x/2"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "why"),
+    [
+        ("url", ["http://x/0", None, "http://x/2"], "column url has rows without a value"),
+        ("observation", [b"1" * 16, None, b"2" * 16], "column observation has rows without a value"),
+        ("features", [1, None, 2], "column features has rows without a value"),
+        ("digest", ["text:" + "1" * 32, None, "text:" + "2" * 32], None),
+        ("fetched_at", ["2026-01-01T00:00:00Z", None, None], None),
+        ("id", [None, "1", "2"], None),
+    ],
+)
+def test_signatures_with_holes_are_read_or_refused_in_one_line(tmp_path, column, values, why):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(GIVEN | {column: values}), path)
+    if why:
+        with pytest.raises(InputError, match=rf"a\.parquet: {why}"):
+            run(Here(), tmp_path, [path], k=3)
+        return
+    run(Here(), tmp_path, [path], k=3)
+    found = lines(tmp_path / "out" / "verdicts.jsonl")
+    assert [verdict["verdict"] for verdict in found] == ["unique", "duplicate", "unique"]
+    assert found[1]["match"]["kind"] == "near"
+
+
+@pytest.mark.parametrize("content", ["html", "fingerprint"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path, content):
+    names = ["url", content, content]
+    columns = [GIVEN["url"], *([GIVEN["fingerprint"] if content == "fingerprint" else pa.array(["<p>x"] * 3)] * 2)]
+    pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=rf"a\.parquet: has more than one column {content}"):
+        run(Here(), tmp_path, [tmp_path / "a.parquet"], k=3)
 
 
 # Compressed tables ---------------------------------------------------------------------------------------------------

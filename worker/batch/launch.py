@@ -20,7 +20,7 @@ from worker.batch.signing import Signing
 from worker.batch.slices import sources
 from worker.errors import InputError, SettingsError
 from worker.index.configured import configured_design, configured_profile
-from worker.judging.fingerprinters import recipe
+from worker.judging.fingerprinters import page_limits, recipe_for_files
 from worker.settings import Settings
 
 BITS = 64
@@ -72,7 +72,7 @@ def batch_of(request: Request) -> BatchJob:
     relate = relation_for(settings, profile, request.k)
     verifier_bytes = (profile.verifier_bits + BAND_BITS * profile.bands) // 8
     field = field_of(request.keep)
-    signing = Signing(recipe(settings, profile), settings.page_deadline, verifier_bytes, field)
+    signing = Signing(recipe_for_files(settings, profile), page_limits(settings), verifier_bytes, field)
     new, existing = sources(request.new), sources(request.existing)
     if tables := [source.name for source in new if source.kind == "tables"]:
         raise InputError(f"{tables[0]} holds tables of what exists: give it with --against")

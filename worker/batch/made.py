@@ -23,6 +23,8 @@ NO_TEXT = "none:"
 """What stands for the digest of a text that is not known, before the observation: equal to no other."""
 
 
+WHOLE = ("url", "observation", "features", "source")
+"""What each row has, if the input has the column."""
 NEEDED = ("fingerprint", "observation", "digest")
 """What others are made up from."""
 
@@ -56,10 +58,13 @@ class Made:
 
     def column(self, field: pa.Field) -> pa.ChunkedArray | pa.Array:
         """One column."""
-        if field.name in self.read.column_names:
-            return _as_field(self.read[field.name], field)
         made = getattr(self, f"_{field.name}", None)
-        return made() if made else pa.nulls(len(self.at), field.type)
+        if field.name not in self.read.column_names:
+            return made() if made else pa.nulls(len(self.at), field.type)
+        found = _as_field(self.read[field.name], field)
+        if field.name in WHOLE and found.null_count:
+            raise InputError(f"column {field.name} has rows without a value: fill it, or leave the column out")
+        return pc.coalesce(found, self._digest()) if field.name == "digest" and found.null_count else found
 
     def _gates(self) -> list[int | None]:
         gates: list[int | None] = self.column(PAGES.field("fingerprint")).to_pylist()
@@ -88,7 +93,7 @@ class Made:
         """Nobody can say anything of a row that has neither a fingerprint nor the digest of a short text."""
         digests: list[str | None] = [None] * len(self.at)
         if "digest" in self.read.column_names:
-            digests = self.column(PAGES.field("digest")).to_pylist()
+            digests = self.read["digest"].to_pylist()
         rows = zip(
             self.offsets.tolist(), self._gates(), self.read["fingerprint"].is_valid().to_pylist(), digests, strict=True
         )

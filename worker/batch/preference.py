@@ -12,6 +12,7 @@ good: who keeps the longest drops no page that is longer than its match.
 from __future__ import annotations
 
 import math
+from codecs import BOM_UTF8
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,12 +51,20 @@ def number_of(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
+def number_in_text(text: str) -> float | None:
+    """A number as a CSV has it; None: it is none."""
+    try:
+        return number_of(float(text))
+    except ValueError:
+        return None
+
+
 def number_in(line: bytes | None, field: str | None) -> float | None:
     """The number in a field of a JSON object; None: it has none there, or is none."""
     if field is None or line is None:
         return None
     try:
-        told = msgspec.json.decode(line)
+        told = msgspec.json.decode(line.removeprefix(BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return number_of(told.get(field)) if isinstance(told, dict) else None

@@ -27,12 +27,12 @@ from worker import compression
 from worker.batch.archive_records import OF_A_BARE_SET, OF_A_RECORD, Archive
 from worker.batch.columns import PAGES, Row, place, row_of_verdict, table_of
 from worker.batch.made import NEEDED, Made
-from worker.batch.preference import COLUMN, number_in, number_of
+from worker.batch.preference import COLUMN, number_in, number_in_text, number_of
 from worker.batch.signing import Signing, signed_pages
 from worker.batch.slices import BatchInput, Slice, footer, is_compressed
 from worker.compression import decompressed
 from worker.errors import InputError
-from worker.files.inputs import open_input
+from worker.files.inputs import CSV_SUFFIXES, open_input
 from worker.files.parquet import pages_in_parquet, rows_before, topic_of_footer, without_views
 from worker.lines import next_line
 from worker.records.page import CONTENTS
@@ -151,15 +151,30 @@ def _columns_of(made: Made, names: Sequence[str], rows: Rows | None) -> pa.Table
 
 
 def _pages(part: Slice, signing: Signing, counted: Counted) -> Iterator[RowBlock]:
-    opened = open_input(str(part.source.path), signing.recipe.limits.page, spool=False)
+    path, is_table = str(part.source.path), part.source.name.lower().endswith(CSV_SUFFIXES)
+    opened = open_input(path, signing.recipe.limits.page, spool=False, keep=is_table and signing.field is not None)
+    number = _number_in_row(opened.columns, signing.field) if is_table else _number_in_line(signing.field)
     own = (
-        (position, record, number_in(record.value, signing.field) if isinstance(record, RawRecord) else None)
+        (position, record._replace(whole=None), number(record))
+        if isinstance(record, RawRecord)
+        else (position, record, None)
         for position, record in enumerate(opened.records())
         if position // signing.run_records % part.last == part.first
     )
     for table in signed_pages(part.source, own, signing):
         yield _whole(table, OF_A_PAGE)
     counted.skipped = opened.skipped if part.first == 0 else 0
+
+
+def _number_in_line(field: str | None) -> Callable[[RawRecord], float | None]:
+    return lambda record: number_in(record.value, field)
+
+
+def _number_in_row(columns: Sequence[str], field: str | None) -> Callable[[RawRecord], float | None]:
+    if field is None or field not in columns:
+        return lambda _: None
+    column = columns.index(field)
+    return lambda record: number_in_text(record.whole[column])
 
 
 def _pages_in_parquet(part: Slice, signing: Signing) -> Iterator[RowBlock]:
@@ -228,6 +243,8 @@ def _signatures(part: Slice, signing: Signing) -> Iterator[RowBlock]:
     topic = topic_of_footer(part.source.path)
     position = rows_before(file, part.first)
     names = frozenset(file.schema_arrow.names)
+    if doubled := sorted(name for name in names & {*PAGES.names} if file.schema_arrow.names.count(name) > 1):
+        raise InputError(f"has more than one column {doubled[0]}")
     for group in range(part.first, part.last):
         offsets = np.arange(position, position + file.metadata.row_group(group).num_rows)
         at = offsets + place(part.source.number, 0)
@@ -265,7 +282,7 @@ class _RowGroup:
 
     def __call__(self, names: Sequence[str], rows: Rows | None) -> pa.Table:
         known = set(self.file.schema_arrow.names)
-        wanted = {*names, *NEEDED} if set(names) - known else set(names)
+        wanted = {*names, *NEEDED} if {*names} - known or "digest" in names else {*names}
         with _reading(self.source):
             read = _read(self.file, self.group, sorted(wanted & known))
             if COLUMN in names and self.field in known:
@@ -276,6 +293,6 @@ class _RowGroup:
         """With the column that pages are preferred by."""
         column = _read(self.file, self.group, [self.field])[self.field]
         try:
-            return read.append_column(COLUMN, pc.cast(column, pa.float64()))
+            return read.append_column(COLUMN, pc.cast(column, pa.float64(), safe=False))
         except pa.ArrowException as error:
             raise InputError(f"column {self.field} of type {column.type} holds no numbers") from error

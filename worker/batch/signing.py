@@ -33,14 +33,14 @@ class Signing:
     """What a task must know to sign pages.
 
     Attributes:
-        deadline: seconds that a page may take.
+        limits: what a page may take.
         verifier_bytes: length of the profile's verifier with its band keys.
         field: by which pages are preferred; None: by none.
         run_records: neighbouring records that one slice of a file takes before the next slice does.
     """
 
     recipe: Recipe
-    deadline: float
+    limits: PageLimits
     verifier_bytes: int
     field: str | None = None
     run_records: int = 256
@@ -53,7 +53,7 @@ class Signing:
 
 def signed_pages(source: BatchInput, records: Iterable[Numbered], signing: Signing) -> Iterator[pa.Table]:
     """The records as rows, in order, some at a time; what cannot be judged as a rejection in its place."""
-    pool = _pool(signing.recipe, signing.deadline)
+    pool = _pool(signing.recipe, signing.limits)
     under_way: deque[tuple[list[Numbered], Pending]] = deque()
     left = iter(records)
     while True:
@@ -80,9 +80,9 @@ def _rows(source: BatchInput, batch: list[Numbered], pending: Pending, signing: 
 
 
 @cache
-def _pool(recipe: Recipe, deadline: float) -> Fingerprinters:
+def _pool(recipe: Recipe, limits: PageLimits) -> Fingerprinters:
     """One child for each of Spark's Python processes, which outlive their tasks: a child takes half a second to start.
 
     It ends with the process that it belongs to (see `worker.judging.fingerprinters`).
     """
-    return Fingerprinters(recipe, processes=1, limits=PageLimits(deadline))
+    return Fingerprinters(recipe, processes=1, limits=limits)

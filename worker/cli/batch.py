@@ -23,7 +23,7 @@ from worker.stopping import stop_on_signals
 if TYPE_CHECKING:
     from worker.batch.results import BatchSummary
 
-NAMES = ("profile", "design", "documents", "max_page_bytes", "max_url_bytes", "page_deadline", *LOGGING)
+NAMES = ("profile", "design", "documents", "max_page_bytes", "max_url_bytes", "page_deadline", "page_memory", *LOGGING)
 DEFAULTS = {"documents": 1_000_000}
 """As for `file`, whose verdicts these are."""
 

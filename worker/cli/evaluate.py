@@ -37,7 +37,7 @@ from worker.evaluating.reading import (
 )
 from worker.files.locations import check_unread
 from worker.index.configured import configured_design, configured_profile
-from worker.judging.fingerprinters import page_limits, recipe
+from worker.judging.fingerprinters import page_limits, recipe_for_files
 from worker.settings import Settings
 
 NAMES = ("design", "documents", "processes", "max_page_bytes", "page_deadline", "page_memory", *LOGGING)
@@ -161,8 +161,8 @@ def evaluate(
 
 
 def _computed(corpus: Corpus, settings: Settings, name: str, console: Console) -> Mapping[Pair, float]:
-    settings = settings.model_copy(update={"profile": name, "page_format": "json"})
-    told = recipe(settings, configured_profile(settings))
+    settings = settings.model_copy(update={"profile": name})
+    told = recipe_for_files(settings, configured_profile(settings))
     with _progress(console) as bar:
         task = bar.add_task("truth: all pairs", total=len(corpus.ids))
         return true_pairs(corpus, told, settings.processes, lambda pages: bar.advance(task, pages))
@@ -225,13 +225,13 @@ def _check_places(files: Iterable[Path | None], plots: Path | None) -> None:
 
 
 def _assessment(order: Order, settings: Settings, name: str, console: Console) -> Assessment:
-    settings = settings.model_copy(update={"profile": name, "page_format": "json"})
+    settings = settings.model_copy(update={"profile": name})
     profile = configured_profile(settings)
     design = configured_design(settings, profile)
     designs = {k: _design_at(k, profile, settings) for k in order.ks}
     with _progress(console) as bar:
         task = bar.add_task(f"{name}: fingerprints", total=len(order.corpus.ids))
-        told = recipe(settings, profile)
+        told = recipe_for_files(settings, profile)
         made = fingerprint(
             order.corpus, told, settings.processes, page_limits(settings), lambda pages: bar.advance(task, pages)
         )

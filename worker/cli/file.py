@@ -28,7 +28,7 @@ from worker.files.outputs import OutputPaths, Outputs
 from worker.files.pages_out import is_of_inputs, writing
 from worker.files.summary import Summary
 from worker.index.configured import configured_profile, index_in_memory
-from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe
+from worker.judging.fingerprinters import Fingerprinters, page_limits, recipe_for_files
 from worker.settings import Settings
 from worker.stopping import stop_on_signals
 
@@ -210,7 +210,7 @@ def _done(job: Job, settings: Settings, console: Console) -> tuple[Summary, str 
         index = reopen()
         outputs = Outputs(job.places, inputs)  # only now: a run that is refused must not empty the last run's files
         stack.callback(outputs.close)
-        fingerprinters = Fingerprinters(recipe(settings, profile), settings.processes, page_limits(settings))
+        fingerprinters = Fingerprinters(recipe_for_files(settings, profile), settings.processes, page_limits(settings))
         stack.callback(fingerprinters.close)
         on_progress = stack.enter_context(_progress(inputs, console))
         bench = Workbench(profile, index, fingerprinters, reopen, settings.previous)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence, Set
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,8 @@ from worker.records.passing import Page, RawRecord, Source
 
 ERRORS: tuple[type[Exception], ...] = (OSError, pa.ArrowException, UnicodeDecodeError, InputError)
 """What reading a broken file raises."""
+UNKNOWN = (OverflowError, ValueError, LookupError)
+"""What pyarrow raises for a value, or a zone, that Python has none for."""
 PAGE_ROWS = 32
 """Pages read at once: of many MB each perhaps, though a dictionary has each of them once in the file."""
 NAMES = ("url", "id", "fetched_at", "charset", "content_type")
@@ -67,10 +69,13 @@ def pages_in_parquet(
         topic = topic_of_footer(path)
         groups = range(file.num_row_groups) if groups is None else groups
         position = rows_before(file, groups[0]) if groups else 0
-        wanted = sorted({*NAMES, *CONTENTS} & set(file.schema_arrow.names))  # in one order: the record's bytes name it
+        names = file.schema_arrow.names
+        wanted = sorted({*NAMES, *CONTENTS} & set(names))  # in one order: the record's bytes name it
+        if doubled := [name for name in wanted if names.count(name) > 1]:
+            raise InputError(f"has more than one column {doubled[0]}")
         for batch in file.iter_batches(PAGE_ROWS, list(groups), None if keep else wanted):
             characters = {field.name for field in batch.schema if _is_string(field.type)}
-            for at, row in enumerate(_representable(batch.select(wanted)).to_pylist()):
+            for at, row in enumerate(_rows_of(_representable(batch.select(wanted)))):
                 whole = (batch, at) if keep else None
                 yield position, _record_of_row(row, characters, Source(topic, 0, position, None), whole)
                 position += 1
@@ -87,13 +92,39 @@ def _representable(batch: pa.RecordBatch) -> pa.RecordBatch:
     for field in batch.schema:
         column = batch[field.name]
         if pa.types.is_timestamp(field.type):
-            column = pc.cast(column, pa.timestamp("us", field.type.tz), safe=False)
+            column = pc.cast(column, pa.timestamp("us", _zone(field.type.tz)), safe=False)
         elif field.name == "id" and pa.types.is_integer(field.type):
             column = pc.cast(column, pa.string())
         elif _is_string(field.type):
             column = column.cast(pa.binary() if pa.types.is_string(field.type) else pa.large_binary())
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _zone(name: str | None) -> str | None:
+    """A zone's name; where nobody knows it, UTC, for these are the same moments."""
+    try:
+        if name is not None:
+            pa.lib.string_to_tzinfo(name)
+    except UNKNOWN:
+        return "UTC"
+    return name
+
+
+def _rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    try:
+        return cast("list[dict[str, Any]]", batch.to_pylist())
+    except UNKNOWN:
+        columns = [map(_value, column) for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """In Python; a time that Python has not (of the year 10,000, say) as the number that it is."""
+    try:
+        return scalar.as_py()
+    except UNKNOWN:
+        return str(scalar.value)
 
 
 def without_views(table: pa.Table) -> pa.Table:

@@ -61,6 +61,11 @@ def recipe(settings: Settings, profile: Profile) -> Recipe:
     return Recipe(profile, settings.page_format, limits)
 
 
+def recipe_for_files(settings: Settings, profile: Profile) -> Recipe:
+    """The same where pages come from files: `page_format` is that of a topic, a file's lines are JSON."""
+    return recipe(settings, profile)._replace(page_format="json")
+
+
 def page_limits(settings: Settings) -> PageLimits:
     """What one page may take of a child."""
     return PageLimits(settings.page_deadline, settings.page_memory)
