@@ -28,6 +28,8 @@ MOST_COMPARED = 2304
 """Stored pages that one page is compared with at most, unless its design has very many tables or probes: so that it
 keeps the server for less than 10 ms, whatever is stored (see docs/quality.md)."""
 LEAST_IN_PLACE = 8
+MOST_NAME_BYTES = 65_000
+"""A record has a page's URL, id and time if they are no longer together, in UTF-8."""
 STORED_BYTES = 8
 """How much of an observation, and of a matched text's digest, a record keeps (see `Record`)."""
 

@@ -26,6 +26,8 @@ EXPORT_FORMAT = 1
 TIMES = 1 << 48
 """Times in records, in milliseconds since the epoch, are below it."""
 
+Place = Annotated[int, Meta(ge=0, lt=1 << 48)]
+"""A partition, or an offset in it."""
 Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+\Z")]
 Observation = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^(text|raw):([0-9a-f]{16}){1,2}\Z")]
@@ -56,7 +58,7 @@ class IndexRow(Row, frozen=True, tag="index", omit_defaults=True):
     design: dict[str, Any]
     reach: int
     verifier_reach: int | None
-    verifier_bits: int
+    verifier_bits: Annotated[int, Meta(ge=0, le=4096)]
     bands: int
     bucket_bits: int
     capacity: int
@@ -105,18 +107,18 @@ class MarkRow(Row, frozen=True, tag="mark"):
     """The offset before which all verdicts of a partition are committed."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Place
+    offset: Place
 
 
 class JournalRow(Row, frozen=True, tag="journal"):
     """The decision on what stands at an offset: `observation` in full, `answer` as the index stores it."""
 
     topic: str
-    partition: int
-    offset: Annotated[int, Meta(ge=0, lt=1 << 48)]
+    partition: Place
+    offset: Place
     observation: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
-    answer: Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*\Z")]
+    answer: Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){11,}\Z")]
 
 
 class EndRow(Row, frozen=True, tag="end", omit_defaults=True):

@@ -18,7 +18,7 @@ import xxhash
 
 from simhash.errors import IndexMismatch, IndexServerChanged
 from simhash.features.normalisation import without_surrogates
-from simhash.index.interface import Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
+from simhash.index.interface import MOST_NAME_BYTES, Answer, Duplicate, Entry, IndexSpec, Partition, Relation, Unique
 from simhash.index.redis.layout import bucket_bits
 from simhash.relation.tables import automatic_design
 from simhash.signature.profiles import DEFAULT, Profile, checked
@@ -65,7 +65,7 @@ class TextIndex:
 
         Raises:
             TypeError: a URL or text that is bytes, None or anything else that is no text.
-            ValueError: the URL is empty, or has a lone surrogate.
+            ValueError: the URL is empty, too long, or has a lone surrogate.
             PageError: the text has more than 500 combining marks in a row.
             IndexMismatch: the index was made for another profile than `profile`.
         """
@@ -96,6 +96,8 @@ def entry_of(url: str, text: str, profile: Profile) -> Entry:
         raise ValueError("a page needs a URL, or another name of its own: a match is told by it")
     if url != without_surrogates(url):
         raise ValueError(f"a URL has no lone surrogates, which no encoding can hold: {url!r:.200}")
+    if len(url.encode()) > MOST_NAME_BYTES:
+        raise ValueError(f"a URL has at most {MOST_NAME_BYTES:,} bytes, not {len(url.encode()):,}: {url!r:.200}")
     signature = profile.signature(text, text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"")
     observation = xxhash.xxh3_128_digest(f"{url}\0{text}".encode("utf-8", "surrogatepass"))
     return Entry(

@@ -1,31 +1,37 @@
 """What operators do with an index in Redis: move it, forget pages of it, look at it."""
 
 import itertools
+import json
 import os
 import re
 from contextlib import closing
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 import pytest
+import redis
 from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from simhash.errors import IndexMismatch, IndexUnreachable
-from simhash.index import Retention
+from simhash.errors import IndexMismatch, IndexServerChanged, IndexUnreachable
+from simhash.index import Retention, Unique
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators import filling
 from simhash.index.redis.operators import statistics as counting
 from simhash.index.redis.operators.migration import Migration
+from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found, take_down
-from simhash.index.redis.operators.transfer import exported, loaded
+from simhash.index.redis.operators.transfer import exported, loaded, opened_for_import
 from simhash.index.rows import EndRow, MarkRow, RecordRow, Takedown, decoded, decoded_takedown, encoded
 from simhash.relation.tables import design
 from tests.backends import KINDS, losing
 from tests.conftest import backend_of
 from tests.pages import PAGES, banded, crowd, entry, relation, summary
+from tests.servers import KEEPS_ALL, running_redis
 from worker.cli.main import commands
+from worker.cli.operating import transfer
 from worker.errors import BrokerError, InputError, SettingsError
 from worker.index.whole import Whole
 from worker.rebuilding.verdict_sources import Strays, taken_down
@@ -99,6 +105,88 @@ def whole(backend, index):
 
 
 # Export and import
+
+
+@pytest.mark.parametrize("meanwhile", ["a page", "an import"])
+def test_an_import_takes_no_index_that_is_filled_while_it_looks_for_journals(client, name, backend, filled, meanwhile):
+    """Looking takes as long as the server has keys, of whatever index."""
+    rows, copied = rows_of(backend, filled), f"{name}-b"
+    head = msgspec.structs.replace(rows[0], seq=0, documents=0) if meanwhile == "a page" else rows[0]
+    real, looked = client.scan_iter, []
+
+    def scan(*arguments, **options):
+        if not looked:
+            looked.append(arguments)
+            if meanwhile == "a page":
+                index = open_index(client, copied, {"name": "p"}, RULE, 400)
+                assert isinstance(index.check_and_insert([entry(1, 5, partition=None)], {})[0].decision, Unique)
+            else:
+                loaded(opened_for_import(client, copied, head), head, rows[1:], lambda _: None)
+        return real(*arguments, **options)
+
+    with patch.object(client, "scan_iter", scan):
+        if meanwhile == "a page":
+            with pytest.raises(IndexMismatch, match="is not empty"):
+                opened_for_import(client, copied, head)
+        else:
+            store = opened_for_import(client, copied, head)
+            assert store.stored == head.seq, "it goes on where the other one is"
+    assert looked
+
+
+def test_an_import_does_not_go_on_upon_another_server_than_it_began_on(name, tmp_path):
+    """It may have less of what was stored than the import knows of: after a failover."""
+    with running_redis(tmp_path, KEEPS_ALL) as server:
+        client = redis.Redis.from_url(server.url)
+        index = open_index(client, name, {}, RULE, 400)
+        index.check_and_insert([entry(n, Random(n).getrandbits(64)) for n in range(9)], {})
+        rows = list(exported(Operations(index)))
+        store = opened_for_import(client, f"{name}-b", rows[0])
+        store.begin(1)
+        server.restart()
+        with pytest.raises(IndexServerChanged):
+            store.set_mark(PAGES, 3)
+        with pytest.raises(IndexServerChanged):
+            loaded(store, rows[0], rows[1:], lambda _: None)
+        again = opened_for_import(client, f"{name}-b", rows[0])
+        assert loaded(again, rows[0], rows[1:], lambda _: None).records == 9
+
+
+def test_two_exports_do_not_write_to_one_file(backend, filled, name, tmp_path, monkeypatch):
+    file, said = tmp_path / "index.jsonl.zst", []
+    real = transfer._export
+
+    def export(*arguments):
+        monkeypatch.setattr(transfer, "_export", real)
+        with pytest.raises(InputError, match="another export writes to it"):
+            run("export", file, *place(backend, name))
+        said.append(True)
+        return real(*arguments)
+
+    monkeypatch.setattr(transfer, "_export", export)
+    assert run("export", file, *place(backend, name)).exit_code == 0
+    assert said
+    assert run("import", file, *place(backend, f"{name}-b")).exit_code == 0
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "why"),
+    [
+        ("record", {"fingerprint": None, "verifier": None, "digest": "text:" + "1" * 16}, "but half of a digest"),
+        ("record", {"url": "http://x/" + "é" * 40_000}, "longer than 65,000 bytes"),
+        ("mark", {"offset": -5}, "line .* is no row"),
+        ("journal", {"answer": ""}, "line .* is no row"),
+    ],
+)
+def test_rows_that_no_index_has_are_refused(backend, filled, name, tmp_path, kind, change, why):
+    file = tmp_path / "index.jsonl"
+    run("export", file, *place(backend, name))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    next(row for row in rows if row["row"] == kind).update(change)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises((IndexMismatch, InputError), match=why):
+        run("import", file, *place(backend, f"{name}-b"))
 
 
 @pytest.fixture(params=KINDS)

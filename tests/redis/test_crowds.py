@@ -2,6 +2,7 @@
 known."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -129,6 +130,22 @@ def test_the_oldest_pages_of_a_place_are_those_that_are_compared(client, name):
         like = replace(elder, observation=b"another delivery", position=None, digest="text:" + "ab" * 16)
         (answer,) = index.check_and_insert([like], {})
         assert isinstance(answer.decision, verdict)
+
+
+@pytest.mark.parametrize("kept", [Retention(max_age_ms=1000), Retention(max_documents=1)])
+@pytest.mark.usefixtures("small_places")
+def test_what_is_forgotten_takes_no_room_of_a_place(client, name, kept):
+    """Though it is not removed yet: after a long pause, or where the limit is a lower one by now."""
+    rule, clock = relation(design("1c1", bits=64), 12), [1_000_000]
+    opened = partial(open_index, client, name, {}, rule, 10, clock=lambda: clock[0])
+    pages = alike(rule.place_limit + 2, Random(5), fingerprint=5)
+    opened().check_and_insert(pages[:-1], {})
+    clock[0] += 5000
+    index = opened(kept)
+    for page in (pages[-1], replace(pages[-1], observation=b"another delivery", digest="text:" + "ab" * 16)):
+        (answer,) = index.check_and_insert([replace(page, position=None)], {})
+    assert isinstance(answer.decision, Duplicate)
+    assert check(index.inside, lambda _: None).violations == []
 
 
 @pytest.mark.usefixtures("small_places")

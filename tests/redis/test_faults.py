@@ -1,11 +1,15 @@
 """What a Redis says that cannot take writes for now, in the words of Redis 7 and of Redis 6 (the embedded one)."""
 
+from random import Random
+
 import pytest
 import redis
 
 from simhash.errors import IndexDamaged, IndexMisconfigured, IndexUnreachable
-from simhash.index import Position
+from simhash.index import Position, Retention, Unique
 from simhash.index.redis.opening import open_index
+from simhash.index.redis.operators.operations import Operations
+from simhash.index.redis.operators.takedowns import Found, take_down
 from simhash.relation.tables import design
 from tests.busy import kept_busy
 from tests.pages import PAGES, entry, relation
@@ -46,6 +50,32 @@ def test_what_will_pass_is_waited_for(server, name, before, after):
     assert index.mark(PAGES) == 0
     assert index.check_and_insert([entry(1, 1)], {PAGES: 0}) == first
     assert index.documents() == 1
+
+
+def test_a_full_server_forgets_what_is_due_and_lets_operators_look_and_remove(server, name):
+    """Redis refuses a script's first write unless it frees some memory, and all transactions."""
+    random, clock = Random(1), [1_000_000]
+    index = open_index(
+        server, name, {}, relation(design("4")), 1000, Retention(max_age_ms=1000), clock=lambda: clock[0]
+    )
+    pages = [entry(n, random.getrandbits(64)) for n in range(200)]
+    index.check_and_insert(pages, {PAGES: 0})
+    stored, whole = index.documents(), Operations(index)
+    server.config_set("maxmemory", "1")
+    try:
+        assert whole.check(lambda _: None).violations == []
+        assert whole.moment().documents == stored
+        for found in list(index.scan())[50:53]:
+            assert take_down(index.inside, [Found(*found)]) == [True]
+        with pytest.raises(IndexUnreachable):
+            index.check_and_insert([entry(900, random.getrandbits(64))], {})
+        clock[0] += 5000
+        answers = index.check_and_insert([entry(901 + n, random.getrandbits(64)) for n in range(30)], {PAGES: 50})
+        assert {type(answer.decision) for answer in answers} == {Unique}
+        assert index.documents() < stored - 3
+    finally:
+        server.config_set("maxmemory", "0")
+    assert whole.check(lambda _: None).violations == []
 
 
 def test_a_server_that_a_script_keeps_busy_is_waited_for_by_every_question(server, name):

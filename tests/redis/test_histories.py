@@ -149,10 +149,11 @@ class Model:
     def judge(self, page, now, kept):
         journal = self.journal.setdefault(page.position.partition, {})
         observation, answer = journal.get(page.position.offset, (None, None))
+        left = self.forget(FORGOTTEN_PER_PAGE, now, kept)
         if observation != page.observation:
             answer = self.decide(page, now, kept)
             journal[page.position.offset] = page.observation, answer
-        self.forget(now, kept)
+        self.forget(left, now, kept)
         return answer
 
     def decide(self, page, now, kept):
@@ -168,24 +169,35 @@ class Model:
             other = self.rows[seq][0]
             if self.verified(page, other):
                 return "duplicate", seq, self.distance(page, other), other.url
+        self.make_room(page, now, kept)
         self.seq += 1
         self.rows[self.seq] = page, now
         self.stand(self.seq)
         return "unique", self.seq
 
-    def forget(self, now, kept):
-        """What is over goes, oldest first, a few with each page."""
-        budget = FORGOTTEN_PER_PAGE if kept != Retention() else 0
+    def make_room(self, page, now, kept):
+        """Of each full place the oldest goes if it is over."""
+        if page.fingerprint is None:
+            return
+        for standing in [[*self.places.get(place, [])] for place in self.places_of(page)]:
+            if len(standing) == self.limit and standing[0] in self.rows and standing[0] not in self.live(now, kept):
+                self.drop(standing[0])
+
+    def forget(self, budget, now, kept):
+        """What is over goes, oldest first, a few with each page; how much of the budget is left."""
+        if kept == Retention():
+            return budget
         while budget > 0 and self.first <= self.seq:
             if self.first not in self.rows:
                 budget -= 1 / GAPS_FOR_A_RECORD
             else:
                 is_old = kept.max_age_ms is not None and self.rows[self.first][1] < now - kept.max_age_ms
                 if not is_old and not (kept.max_documents is not None and len(self.rows) > kept.max_documents):
-                    return
+                    return budget
                 self.drop(self.first)
                 budget -= 1
             self.first += 1
+        return budget
 
     def mark(self, partition, offset):
         journal = self.journal.setdefault(partition, {})

@@ -11,7 +11,7 @@ from simhash.errors import IndexLost, IndexServerChanged, IndexUnreachable, Inde
 from simhash.index import Unique
 from simhash.index.redis import epochs
 from simhash.index.redis.epochs import Durability, Watermark, watermark_in
-from simhash.index.redis.index import Calls
+from simhash.index.redis.index import Calls, Line
 from simhash.index.redis.opening import open_index
 from simhash.index.redis.operators.filling import Store
 from simhash.index.redis.operators.operations import Operations
@@ -91,6 +91,25 @@ def test_a_watermark_names_the_largest_number_told(server):
     assert watermark_in(index.watermark()).seq == largest
     judged(index, 0)
     assert watermark_in(index.watermark()).seq == largest
+
+
+def test_what_was_judged_in_a_call_that_failed_was_not_told(server, monkeypatch):
+    """Nobody has these numbers: an index that lost them has lost nothing."""
+    index = opened(server)
+    judged(index, 0)
+    before, receive, received = index.watermark(), Line.receive, []
+
+    def failing(line):
+        received.append(receive(line))
+        if len(received) == 2:
+            raise redis.ConnectionError("gone")
+        return received[-1]
+
+    monkeypatch.setattr(Line, "receive", failing)
+    with pytest.raises(IndexUnreachable):
+        index.check_and_insert(crowd(600, Random(8), first=1000), {})
+    assert index.documents() > watermark_in(before).seq
+    assert index.watermark() == before
 
 
 def test_a_number_is_told_by_those_that_match_it_too(server):

@@ -9,11 +9,13 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from simhash.errors import IndexMisconfigured
+from simhash.errors import IndexMisconfigured, IndexServerChanged, IndexUnreachable
 from simhash.index import Retention
 from simhash.index.redis.opening import open_index
 from simhash.relation.tables import design
 from tests.pages import PAGES, banded, crowd, entry, relation
+from tests.processes import until
+from tests.servers import running_redis, running_replica
 from worker.cli.main import commands
 
 URL = entry(0, 7).url
@@ -38,6 +40,26 @@ def test_a_node_of_a_cluster_is_said_to_be_one_whatever_is_asked_of_it(cluster, 
     for node in cluster:
         with pytest.raises(IndexMisconfigured, match=r"part of a cluster: name it by a redis\+cluster:// URL"):
             raise run(*arguments, "--redis-url", node.url, "--index-name", name).exception
+
+
+def test_a_replica_is_read_and_not_written_to(tmp_path, name):
+    """Even one that takes writes: its primary never has them."""
+    with running_redis(tmp_path / "primary") as primary, running_replica(primary, tmp_path / "replica") as replica:
+        client = redis.Redis.from_url(primary.url)
+        open_index(client, name, {}, relation(design("4")), 1000).check_and_insert([entry(0, 7)], {})
+        theirs = redis.Redis.from_url(replica.url)
+        theirs.config_set("replica-read-only", "no")
+        until(lambda: theirs.exists(f"{{{name}}}:meta"), "the replica has the index")
+        flags = ("--redis-url", replica.url, "--index-name", name)
+        assert run("index", "stats", *flags).exit_code == 0
+        with pytest.raises(IndexUnreachable, match=r"this Redis is a replica of .*: name its primary"):
+            open_index(theirs, name, {}, relation(design("4")), 1000)
+        index = open_index(client, name, {}, relation(design("4")), 1000)
+        index.check_and_insert([entry(1, 1 << 40)], {})
+        client.replicaof(*replica.url.rpartition("/")[0].removeprefix("redis://").split(":"))
+        client.config_set("replica-read-only", "no")
+        with pytest.raises(IndexServerChanged):
+            index.check_and_insert([entry(2, 2 << 40)], {})
 
 
 @contextmanager

@@ -179,6 +179,7 @@ class RedisIndex(TextIndex):
                 known = self._known(entries)
             else:
                 break
+        self._tell(answers, known)
         return answers
 
     def judge_beside(self, base: Base) -> None:
@@ -365,10 +366,7 @@ class RedisIndex(TextIndex):
             raise IndexUnreachable(
                 "Redis: an answer came to another page than the one that asked; it is asked for again"
             )
-        answer = self._layout.answer(data[OBSERVATION_BYTES:])
-        if not page.known:
-            self._tell(answer.decision)
-        return answer
+        return self._layout.answer(data[OBSERVATION_BYTES:])
 
     def _call(self, entries: Sequence[Entry], base: str) -> dict[str, object]:
         """What is alike in all calls of a batch."""
@@ -409,12 +407,14 @@ class RedisIndex(TextIndex):
         """Of the buckets of versions: set with the first of them, and no migration moves them."""
         return version_bits(self._inside)
 
-    def _tell(self, decision: Unique | Duplicate) -> None:
-        """Note a number that the index has given. A match's may be the base's, from the journal."""
-        if isinstance(decision, Unique):
-            self._safekeeping.told(decision.seq)
-        elif self._beside is None:
-            self._safekeeping.told(decision.match.seq)
+    def _tell(self, answers: Sequence[Answer], known: Known) -> None:
+        """Note the numbers that the caller is told now. A match's may be the base's, from the journal."""
+        decisions = [answer.decision for answer, of_base in zip(answers, known.answers, strict=False) if not of_base]
+        told = [decision.seq for decision in decisions if isinstance(decision, Unique)]
+        if self._beside is None:
+            told += [decision.match.seq for decision in decisions if isinstance(decision, Duplicate)]
+        if told:
+            self._safekeeping.told(max(told))
 
     def _known(self, entries: Sequence[Entry]) -> Known:
         """What the base answers."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from simhash.errors import IndexMisconfigured
+from simhash.errors import IndexMisconfigured, IndexUnreachable
 from simhash.index.redis.faults import translated
 from simhash.index.redis.operators.inside import Inside
 
@@ -16,8 +16,13 @@ def check_server(client: redis.Redis) -> None:
 
     Raises:
         IndexMisconfigured: eviction is on; or see `check_place`.
+        IndexUnreachable: it is a replica: what is written there, the primary never has.
     """
     check_place(client)
+    replication = client.info("replication")
+    if replication.get("role") == "slave":
+        primary = f"{replication.get('master_host')}:{replication.get('master_port')}"
+        raise IndexUnreachable(f"this Redis is a replica of {primary}: name its primary")
     memory = client.info("memory")
     policy = memory.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,12 +46,13 @@ def export(file: Path, config: Path | None, **flags: Any) -> None:
     device = file.exists() and not file.is_file()  # or a pipe: nothing may come into its place
     beside = file if device else file.with_name(f"{file.name}.partial")
     try:
-        with _written(beside, file.suffix == ".zst") as out:
-            end = _export(whole, out)
-        if not device:
-            with beside.open("rb") as written:
-                os.fsync(written.fileno())  # or, after a crash, nothing may be there where the last backup was
-            move_whole(beside, file)
+        with beside.open("wb") if device else _alone(beside) as raw:
+            with _packed(raw, file.suffix == ".zst") as out:
+                end = _export(whole, out)
+            if not device:
+                raw.flush()
+                os.fsync(raw.fileno())  # or, after a crash, nothing may be there where the last backup was
+                move_whole(beside, file)
     except OSError as error:
         raise InputError(f"{beside} cannot be written: {error.strerror}") from error
     click.echo(f"{end.records:,} records, {end.marks:,} marks and {end.journal:,} decisions in {file}", err=device)
@@ -68,11 +71,32 @@ def _export(whole: Whole, out: IO[bytes]) -> EndRow:
     return last
 
 
-def _written(path: Path, compressed: bool) -> IO[bytes]:
+@contextmanager
+def _alone(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that no other export writes; what one that was killed has left there is overwritten.
+
+    Raises:
+        InputError: another one does.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        except BlockingIOError:
+            is_ours = False
+        if not is_ours:  # or it has its name by now
+            raise InputError(f"{path}: another export writes to it")
+        file.truncate(0)
+        yield file
+
+
+@contextmanager
+def _packed(raw: IO[bytes], compressed: bool) -> Iterator[IO[bytes]]:
     if not compressed:
-        return path.open("wb")
-    out: IO[bytes] = zstandard.open(path, "wb", cctx=zstandard.ZstdCompressor(level=LEVEL))
-    return out
+        yield raw
+        return
+    with zstandard.ZstdCompressor(level=LEVEL).stream_writer(raw, closefd=False) as out:
+        yield out
 
 
 @click.command("import")

@@ -320,6 +320,8 @@ local function leave_bands(record, number)
 end
 
 local function remove(number, record)
+  -- First: where memory is full, Redis refuses a script's first write unless it frees some.
+  call('HDEL', place_of_record(number))
   documents = documents - 1
   if has_fingerprint(record) then
     local fingerprint = sub(record, FINGERPRINT, VERIFIER - 1)
@@ -332,7 +334,6 @@ local function remove(number, record)
     local digest = sub(record, FINGERPRINT, FINGERPRINT + DIGEST_BYTES - 1)
     unnote(digests_key(digest), digest, number)
   end
-  call('HDEL', place_of_record(number))
 end
 
 -- Retention ------------------------------------------------------------------------------------------------------
@@ -351,16 +352,16 @@ local function is_over(number, record)
   return time_of(record) < oldest_live or asked.max_documents >= 0 and documents > asked.max_documents
 end
 
--- Remove what is beyond its age or the count, oldest first, as far as `budget` goes.
+-- Remove what is beyond its age or the count, oldest first, as far as `budget` goes; what is left of that.
 local function forget_some(budget)
   if archived then
-    if first > archived then return end
+    if first > archived then return budget end
   elseif oldest_live < 0 and asked.max_documents < 0 then
-    return
+    return budget
   end
   while budget > 0 and first <= seq do
     local record = record_of(first)
-    if record and not is_over(first, record) then return end
+    if record and not is_over(first, record) then return budget end
     if record then
       remove(first, record)
       budget, forgotten = budget - 1, forgotten + 1
@@ -371,6 +372,7 @@ local function forget_some(budget)
     end
     first = first + 1
   end
+  return budget
 end
 
 -- The number of the oldest record that is not too many.
@@ -390,6 +392,23 @@ local function is_live(number, record)
   if oldest_live >= 0 and time_of(record) < oldest_live then return false end
   if asked.max_documents < 0 or documents <= asked.max_documents then return true end
   return number >= oldest_kept()
+end
+
+-- Of each place that is full the oldest record goes if it is forgotten, though its turn has not come: it takes the room of
+-- a page that others are to find. What stands in the places then.
+local function make_room(places, standing)
+  if archived or oldest_live < 0 and asked.max_documents < 0 then return standing end
+  local before = documents
+  for i, place in ipairs(standing) do
+    local rest = i <= TABLE_COUNT and #places[RESTS + i] or 0
+    local number = is_full(place, rest) and number_at(place, rest + 1)
+    local record = number and record_of(number)
+    if record and not is_live(number, record) then
+      remove(number, record)
+      leave_gap(number)
+    end
+  end
+  return documents < before and read_places(places) or standing
 end
 
 -- Judging --------------------------------------------------------------------------------------------------------
@@ -565,7 +584,7 @@ local function judge_fingerprint(page)
   probe(page)
   local known = verdict()
   if known then return known end
-  store(page.places, page.body, page.standing)
+  store(page.places, page.body, make_room(page.places, page.standing))
   return head(candidates) .. 'u' .. pack('>I6', seq)
 end
 
@@ -756,8 +775,8 @@ local RECORD_WORK = 3   -- a candidate within reach, whose record is looked at
 -- What a caller counts on that is not so any more: the index's epoch and this server's own replication id (epochs.lua), the
 -- base; or the index stands still while it is moved to other tables.
 local function refusal()
-  local own = 'master_replid:' .. sub(asked.epoch, 14)
-  if meta[4] ~= asked.epoch or not string.find(call('INFO', 'replication'), own, 1, true) then
+  local own, server = 'master_replid:' .. sub(asked.epoch, 14), call('INFO', 'replication')
+  if meta[4] ~= asked.epoch or not (string.find(server, own, 1, true) and string.find(server, 'role:master', 1, true)) then
     return redis.error_reply('EPOCH')
   end
   if (meta[5] or '') ~= asked.base then return redis.error_reply('BASE ' .. tostring(meta[5])) end
@@ -784,12 +803,15 @@ local function judge()
     numbered[row[1]] = partitions[i]
   end
   local stale = sort_pages(numbered, pages)
+  -- A page's share of what is to be forgotten goes before it is stored, see `remove`; what is left of that, behind it.
+  local left = (stale or #pages == 0) and 0 or forget_some(asked.expire_per_page)
   for _, partition in ipairs(partitions) do move_mark(partition) end
   if stale then return stale end
   for _, partition in ipairs(partitions) do read_journal(partition) end
-  local work, most = 0, 0
+  local work, most = PAGE_WORK * forgotten, 0
   for i, page in ipairs(pages) do
     local before = forgotten
+    if i > 1 then left = forget_some(asked.expire_per_page) end
     candidates, considered = 0, 0
     page.answer = page.answer or page.first and page.first.answer
     if not page.answer then
@@ -797,7 +819,7 @@ local function judge()
       if asked.versions then page.answer = with_version(page.answer, ARGV[last_decided + i]) end
     end
     answers[i] = page.observation .. page.answer
-    forget_some(asked.expire_per_page)
+    forget_some(left)
     work = work + PAGE_WORK * (1 + forgotten - before) + candidates + RECORD_WORK * considered
     most = math.max(most, candidates)
     if work > asked.work then break end
@@ -813,7 +835,8 @@ end
 -- load: store records as they were in another index, without judging them, in rising order of seq.
 --
 -- ARGV[3]    the call's name, which no other has: a driver whose connection broke makes it once more
--- ARGV[4..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
+-- ARGV[4]    the replication id of the server that the caller knows what is stored on; '': of any
+-- ARGV[5..]  'g' and a count (6): so many numbers whose records are gone; or 'r', seq (6), insertion time (6) and the page
 --            as for judge
 -- Returns the last seq.
 local function load_record(argument)
@@ -830,9 +853,11 @@ local function load_record(argument)
 end
 
 local function load()
+  local server = ARGV[FIRST + 1]
+  if not string.find(call('INFO', 'replication'), 'master_replid:' .. server, 1, true) then return redis.error_reply('EPOCH') end
   if call('HGET', KEYS[1], 'loaded') == ARGV[FIRST] then return text_of[seq] end
   local failed
-  for n = FIRST + 1, #ARGV do
+  for n = FIRST + 2, #ARGV do
     if sub(ARGV[n], 1, 1) == 'g' then
       for _ = 1, (unpack_struct('>I6', ARGV[n], 2)) do
         seq = seq + 1

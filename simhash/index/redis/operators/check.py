@@ -186,13 +186,10 @@ class _Checker:
         """A record and all its places, at one moment."""
         assert entry.record
         expected = self._spots(entry)
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hexists(*self._layout.records(entry.seq))
-            for spot in expected:
-                pipe.hget(spot.key, spot.field)
-            if entry.fingerprint is not None:
-                pipe.hget(*self._layout.crowd_field(entry.fingerprint, entry.record.digest))
-            there, *values = pipe.execute()
+        asked = [("HEXISTS", *self._layout.records(entry.seq)), *(("HGET", spot.key, spot.field) for spot in expected)]
+        if entry.fingerprint is not None:
+            asked.append(("HGET", *self._layout.crowd_field(entry.fingerprint, entry.record.digest)))
+        there, *values = self._inside.at_once(asked)
         if not there:
             return  # forgotten meanwhile
         noted = values.pop() if entry.fingerprint is not None else None
@@ -250,11 +247,8 @@ class _Checker:
     def _check_fields(self, key: str, records: Fields) -> None:
         """Records: each has a number that was given, and not forgotten."""
         fields = [field for field, _ in records]
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hmget(self._layout.meta, "first", "seq")
-            for field in fields:
-                pipe.hexists(key, field)
-            (first, last), *there = pipe.execute()
+        asked = [("HMGET", self._layout.meta, "first", "seq"), *(("HEXISTS", key, field) for field in fields)]
+        (first, last), *there = self._inside.at_once(asked)
         for field, still in zip(fields, there, strict=True):
             seq = self._layout.seq_at(key, field)
             if still and not (seq and int(first) <= seq <= int(last)):
@@ -332,10 +326,7 @@ class _Checker:
         return fingerprint is not None and spot == spot_of(self._layout, name, fingerprint, verifier)
 
     def _check_orphan(self, seq: int, name: KeyName, spot: Spot) -> None:
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hget(spot.key, spot.field)
-            pipe.hget(*self._layout.records(seq))
-            place, value = pipe.execute()
+        place, value = self._inside.at_once([("HGET", spot.key, spot.field), ("HGET", *self._layout.records(seq))])
         there = (spot.rest, seq) in _entries(place, len(spot.rest))
         if there and not self._belongs(value, name, spot):
             self._report(
@@ -373,10 +364,7 @@ class _Checker:
 
     def _check_entry(self, key: str, offset: bytes) -> None:
         """An entry that was below the mark: it may be forgotten by now."""
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.hmget(key, "mark", "trimmed")
-            pipe.hexists(key, offset)
-            marks, there = pipe.execute()
+        marks, there = self._inside.at_once([("HMGET", key, "mark", "trimmed"), ("HEXISTS", key, offset)])
         if there and int.from_bytes(offset) < _kept_from(marks):
             self._report("journal", f"{key} has offset {int.from_bytes(offset)}, below its mark {int(marks[0])}")
 

@@ -26,10 +26,13 @@ _SET = """
 local generation = redis.call('HGET', KEYS[1], 'generation')
 local again = ARGV[2] == 'generation' and generation == ARGV[3]
 if generation ~= ARGV[1] and not again then return redis.error_reply('GENERATION ' .. tostring(generation)) end
+local server = redis.call('INFO', 'replication')
+if not string.find(server, 'master_replid:' .. ARGV[4], 1, true) then return redis.error_reply('EPOCH') end
 if ARGV[2] == 'generation' then redis.call('HDEL', KEYS[1], 'loaded') end
 return redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 """
-"""A script: the meta, a key; the generation that the index must have, a field of the key, its value."""
+"""A script: the meta, a key; the generation that the index must have, a field of the key, its value, the replication id
+that the server must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Store:
         self._inside = inside
         self._client = inside.client
         self.layout = inside.layout
+        self._server = _replication_id(inside)  # before anything else: another one may have less than was seen here
         self._setting = inside.client.register_script(_SET)
         stored = self._client.hget(self.layout.meta, "seq")
         if stored is None:
@@ -70,7 +74,7 @@ class Store:
     def store(self, steps: Sequence[Step]) -> None:
         """Store the next numbers, in one step; all of them, or none."""
         with _alone():
-            load_steps(self._inside, [*map(self._argument, steps)])
+            load_steps(self._inside, [*map(self._argument, steps)], self._server)
 
     def set_mark(self, partition: Partition, offset: int) -> None:
         """What stands before this offset is answered."""
@@ -90,7 +94,7 @@ class Store:
         with _alone(), self._client.pipeline(transaction=False) as pipe:
             for kept in versions:
                 keys = [meta, self.layout.versions_start + kept.bucket]
-                self._setting(keys=keys, args=[generation, kept.field, kept.value], client=pipe)
+                self._setting(keys=keys, args=[generation, kept.field, kept.value, self._server], client=pipe)
             pipe.execute()
 
     def give_out(self, seq: int) -> None:
@@ -126,7 +130,7 @@ class Store:
     def _set(self, field: str | bytes, value: str | bytes | int, key: str = "") -> None:
         meta = self.layout.meta
         with _alone():
-            self._setting(keys=[meta, key or meta], args=[self._inside.generation, field, value])
+            self._setting(keys=[meta, key or meta], args=[self._inside.generation, field, value, self._server])
 
     def _argument(self, step: Step) -> bytes:
         if isinstance(step, Gap):
@@ -135,9 +139,20 @@ class Store:
         return b"r" + number + self.layout.page(entry_of(step), 0)
 
 
-def load_steps(inside: Inside, steps: Sequence[bytes]) -> None:
-    """Store the next numbers, as the script takes them; once, though a driver whose connection broke asks once more."""
-    inside.run("load", secrets.token_bytes(8), *steps)
+def load_steps(inside: Inside, steps: Sequence[bytes], server: bytes = b"") -> None:
+    """Store the next numbers, as the script takes them; once, though a driver whose connection broke asks once more.
+
+    Args:
+        server: the replication id that the server must have; empty: any.
+    """
+    inside.run("load", secrets.token_bytes(8), server, *steps)
+
+
+def _replication_id(inside: Inside) -> bytes:
+    """Of the server that has the index now: after a restart or a failover another."""
+    (told,) = inside.at_once([("INFO", "replication")])
+    server: bytes = told.partition(b"master_replid:")[2].split()[0]
+    return server
 
 
 class FilledByOthers(IndexMismatch):

@@ -46,12 +46,12 @@ class Operations:
     def moment(self) -> Moment:
         """The state of one moment."""
         partitions = list(self._index.partitions())
-        with translated(), self._client.pipeline(transaction=True) as pipe:
-            pipe.hmget(self.layout.meta, "seq", "documents")
-            for partition in partitions:
-                pipe.hgetall(self.layout.journal(partition))
-            (seq, documents), *journals = pipe.execute()
-        return Moment(int(seq), int(documents), dict(zip(partitions, journals, strict=True)))
+        asked: list[tuple[str, ...]] = [("HMGET", self.layout.meta, "seq", "documents")]
+        asked += [("HGETALL", self.layout.journal(partition)) for partition in partitions]
+        with translated():
+            (seq, documents), *journals = self._inside.at_once(asked)
+        found = (dict(zip(fields[::2], fields[1::2], strict=True)) for fields in journals)
+        return Moment(int(seq), int(documents), dict(zip(partitions, found, strict=True)))
 
     def records(self, last: int) -> Iterator[Found]:
         """Every record in rising order of its number, up to `last`."""

@@ -14,12 +14,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
+import redis
 
 from simhash.errors import DesignError, IndexMismatch
-from simhash.index.interface import FORMAT, IndexSpec, Partition, Relation
+from simhash.index.interface import FORMAT, MOST_NAME_BYTES, STORED_BYTES, IndexSpec, Partition, Relation
 from simhash.index.redis.faults import translated
 from simhash.index.redis.layout import OBSERVATION_BYTES, OFFSET_BYTES, Layout, literal, possible_bucket_bits
 from simhash.index.redis.operators.filling import Loader, Store, record_row
@@ -189,17 +191,29 @@ def opened_for_import(client: Any, name: str, head: IndexRow) -> Store:
         IndexMismatch: it holds something else.
         IndexMisconfigured: the server would drop keys.
     """
-    layout, importing = Layout(name, spec_in(head)), name_of_import(head)
+    layout = Layout(name, spec_in(head))
     with translated():
         check_server(client)
-        if not resumes(name, fields_in(client, layout.meta), head):
-            if next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None:
-                raise IndexMismatch(f"index {name!r} has journals: use another --index-name")
-            with client.pipeline(transaction=True) as pipe:
-                pipe.hdel(layout.meta, "keys", REPLACED_FIELD)  # of one that was migrated while it was empty
-                pipe.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": importing})
-                pipe.execute()
-        return Store(Inside(client, layout, importing))
+        while not resumes(name, fields_in(client, layout.meta), head):
+            _begin(client, layout, head)
+        return Store(Inside(client, layout, name_of_import(head)))
+
+
+def _begin(client: Any, layout: Layout, head: IndexRow) -> None:
+    """Begin to import, unless a page is judged meanwhile, or another import begun: each changes the meta."""
+    with client.pipeline(transaction=True) as pipe, suppress(redis.WatchError):
+        pipe.watch(layout.meta)
+        stored = fields_in(client, layout.meta)
+        if resumes(layout.name, stored, head):
+            return
+        if next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None:
+            if fields_in(client, layout.meta) != stored:
+                return
+            raise IndexMismatch(f"index {layout.name!r} has journals: use another --index-name")
+        pipe.multi()
+        pipe.hdel(layout.meta, "keys", REPLACED_FIELD)  # of one that was migrated while it was empty
+        pipe.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": name_of_import(head)})
+        pipe.execute()
 
 
 def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:
@@ -262,6 +276,11 @@ def _check_widths(row: RecordRow, layout: Layout) -> None:
     for what, digits, bits in widths:
         if digits is not None and int(digits, 16).bit_length() > bits:
             raise IndexMismatch(f"record {row.seq}: its {what} has more than the {bits} bits of this index")
+    if row.fingerprint is None and len(row.digest.partition(":")[2]) < 4 * STORED_BYTES:
+        raise IndexMismatch(f"record {row.seq}: it has no fingerprint, and but half of a digest")
+    names = row.url, row.id or "", row.fetched_at or ""
+    if sum(len(name.encode("utf-8", "surrogatepass")) for name in names) > MOST_NAME_BYTES:
+        raise IndexMismatch(f"record {row.seq}: its url, id and time are longer than {MOST_NAME_BYTES:,} bytes")
 
 
 def _complete(row: EndRow, counts: Counter[type[AnyRow]]) -> EndRow:
