@@ -374,6 +374,14 @@ def test_a_rejected_page_stays_in_the_set_and_is_found_by_nobody(files: Path) ->
     assert "the first that is rejected: page 3: " in run(files).output
 
 
+def test_one_file_is_not_two_results(files: Path) -> None:
+    """The second would overwrite the first."""
+    error = run(files, "--json", str(files / "out"), "--wrong-out", str(files / "." / "out")).exception
+    assert isinstance(error, InputError)
+    assert "is named for two results" in str(error)
+    assert not (files / "out").exists()
+
+
 def test_where_no_page_can_be_read_the_first_is_named(files: Path) -> None:
     lines = [json.dumps(each | {"html": "and html too", "text": "text"}) + "\n" for each in corpus()]
     (files / "pages.jsonl").write_text("".join(lines))

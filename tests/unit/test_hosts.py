@@ -1,6 +1,7 @@
 """Hosts: what verdicts say of each, bounded whatever a host has, and a crawler's middleware that acts on it."""
 
 import json
+import os
 import runpy
 from itertools import count
 from random import Random
@@ -166,6 +167,15 @@ def test_files_of_verdicts_become_a_line_a_host(say, tmp_path):
     code, _, told = say("hosts", tmp_path / "v.jsonl", "--out", tmp_path / "hosts.jsonl")
     assert (code, (tmp_path / "hosts.jsonl").read_text()) == (0, out)
     assert "2 hosts with 3 pages, 2 unique; 0 flagged" in told
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "aside.jsonl")
+    assert say("hosts", tmp_path / "v.jsonl", "--out", tmp_path / "link.jsonl")[0] == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert (tmp_path / "aside.jsonl").read_text() == out
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert say("hosts", tmp_path / "v.jsonl", "--out", tmp_path / "pipe")[0] == 0
+    assert os.read(reader, 1 << 20).decode() == out
+    os.close(reader)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,15 @@ def test_a_report_has_the_pairs_with_their_texts(files, say, tmp_path):
         assert pair["distance"][0] == row[4]
 
 
+def test_pages_are_not_explained_by_another_version_of_their_profile(files, say, tmp_path):
+    pages, verdicts = files
+    old = tmp_path / "old.jsonl"
+    old.write_bytes(verdicts.read_bytes().replace(b'"profile":"default/2"', b'"profile":"default/1"'))
+    code, _, told = say("report", old, "--pages", pages, "--out", tmp_path / "out.html")
+    assert (code, "are of profile default/1, and this program has default/2" in told) == (3, True)
+    assert say("report", old, "--out", tmp_path / "out.html")[0] == 0
+
+
 def test_a_report_is_not_overwritten_and_says_what_is_no_verdict(files, say, tmp_path):
     pages, verdicts = files
     out = tmp_path / "out.html"

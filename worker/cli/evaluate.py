@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -214,11 +215,15 @@ def _check_extras(plots: Path | None, least_share: float | None) -> None:
 
 def _check_places(files: Iterable[Path | None], plots: Path | None) -> None:
     """Before minutes of work: can the results be written?"""
+    places = [path for path in files if path]
+    for path, before in combinations(places, 2):
+        if path.resolve() == before.resolve():
+            raise InputError(f"{path} is named for two results: give each a file of its own")
     try:
         if plots:
             plots.mkdir(parents=True, exist_ok=True)
             TemporaryFile(dir=plots).close()
-        for path in filter(None, files):
+        for path in places:
             path.touch()
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error

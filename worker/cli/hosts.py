@@ -98,10 +98,13 @@ def _write(counted: Hosts, out: Path) -> None:
         for line in counted:
             click.echo(line)
         return
-    beside = out.with_name(f".{out.name}.new")
+    target = out.resolve()  # of a link: the link stays
+    device = target.exists() and not target.is_file()  # or a pipe: it is written to as it is
+    beside = target if device else target.with_name(f".{target.name}.new")
     try:
         beside.write_bytes(b"".join(line + b"\n" for line in counted))
-        beside.replace(out)
+        if not device:
+            beside.replace(target)
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
     _tell(counted, f"{out}: ")

@@ -75,7 +75,13 @@ def _explained(
 ) -> dict[int, Explanation]:
     if not pages or not collected.rows:
         return {}
-    profile = given_profile(name or collected.profiles.most_common(1)[0][0].rpartition("/")[0])
+    label = collected.profiles.most_common(1)[0][0]
+    profile = given_profile(name or label.rpartition("/")[0])
+    if name is None and profile.label != label:
+        raise InputError(
+            f"the verdicts are of profile {label}, and this program has {profile.label}, which explains none of them. "
+            "Give --profile FILE that describes it, or leave --pages out"
+        )
     rows = shown(collected, clusters, pairs)
     texts = texts_of(pages, names_of(rows), profile)
     return dict(_pairs(rows, texts, profile))
