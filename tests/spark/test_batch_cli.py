@@ -45,6 +45,15 @@ def run(*arguments, **environment):
     )
 
 
+def test_a_summary_overwrites_no_input(pages, tmp_path):
+    """Not one of a directory's either."""
+    before, out = pages.read_bytes(), tmp_path / "out"
+    for given in (pages, tmp_path):
+        done = run(given, "--out", out, "--summary-json", pages)
+        assert (done.returncode, "pages.jsonl is an input: writing to it would destroy it" in done.stderr) == (3, True)
+        assert pages.read_bytes() == before
+
+
 def test_a_batch_says_what_it_does_and_nothing_of_spark(pages, tmp_path):
     done = run(pages, "--out", tmp_path / "out", "--master", "local[1]", "--summary-json", tmp_path / "summary")
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from worker.batch.results import WRITTEN, BatchSummary
 from worker.batch.signing import Signing
 from worker.batch.slices import sources
 from worker.errors import InputError, SettingsError
+from worker.files.locations import check_unread
 from worker.index.configured import configured_design, configured_profile
 from worker.judging.fingerprinters import page_limits, recipe_for_files
 from worker.settings import Settings
@@ -34,10 +35,11 @@ def launch(request: Request, watch: Watch) -> BatchSummary:
 
     Raises:
         SettingsError: it cannot be done with these settings, or without Spark, Arrow or Java.
-        InputError: results of an earlier batch are in the way.
+        InputError: results of an earlier batch are in the way, or the summary would overwrite an input.
         InputError, Stopped, TaskFailed: see `worker.batch.job.run_batch`.
     """
     batch = batch_of(request)
+    check_unread([request.summary], [source.path for source in (*batch.new, *batch.existing)])
     _check_written(request)
     with scratch_in(request.out) as scratch:
         engine = Engine(EngineSettings(request.master, request.memory, scratch))

@@ -36,6 +36,7 @@ class Request:
         keep: which of the new pages that match each other.
         annotate: write the new pages once more, annotated, in this form; None: do not.
         force: overwrite what an earlier batch has written.
+        summary: where the caller will write the figures: no input, that is.
 
     Raises:
         InputError: an input is given twice among the new ones, or Java cannot name the directory.
@@ -53,6 +54,7 @@ class Request:
     keep: str = KEEP[0]
     annotate: str | None = None
     force: bool = False
+    summary: Path | None = None
 
     def __post_init__(self) -> None:
         if in_utf8(self.out) != str(self.out):

@@ -17,7 +17,6 @@ from worker.batch.request import ANNOTATED, FIELD, KEEP, Request, Watch
 from worker.cli.options import LOGGING, Count, settings_of, settings_options
 from worker.cli.summary import say, show
 from worker.errors import InputError, SettingsError
-from worker.files.locations import check_unread
 from worker.stopping import stop_on_signals
 
 if TYPE_CHECKING:
@@ -128,8 +127,8 @@ def batch(
     """
     settings = settings_of(config, options, DEFAULTS)
     console = Console(stderr=True, quiet=quiet)
-    check_unread([summary_json], map(Path, (*inputs, *against)))
-    request = Request(inputs, against, out, settings, master, memory, k, clusters, max_rejected, keep, annotate, force)
+    how = (master, memory, k, clusters, max_rejected, keep, annotate, force, summary_json)
+    request = Request(inputs, against, out, settings, *how)
     summary = _done(request, console)
     if summary_json:
         _write(summary_json, summary)

@@ -14,11 +14,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
-import redis
 
 from simhash.errors import DesignError, IndexMismatch
 from simhash.index.interface import FORMAT, MOST_NAME_BYTES, STORED_BYTES, IndexSpec, Partition, Relation
@@ -30,7 +28,7 @@ from simhash.index.redis.operators.kept_versions import Kept
 from simhash.index.redis.operators.operations import Operations
 from simhash.index.redis.operators.takedowns import Found
 from simhash.index.redis.server import check_server
-from simhash.index.redis.spec import REPLACED_FIELD, fields_in, fields_of, whole_number
+from simhash.index.redis.spec import REPLACED_FIELD, fields_in, fields_of, flat, whole_number
 from simhash.index.rows import (
     EXPORT_FORMAT,
     AnyRow,
@@ -45,6 +43,15 @@ from simhash.index.urls import UrlDictionary
 from simhash.relation.tables import described
 
 _IMPORTING = "importing "
+_BEGIN = """
+local now = redis.call('HMGET', KEYS[1], 'generation', 'seq')
+if (now[1] or '') ~= ARGV[1] or (now[2] or '') ~= ARGV[2] then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[3], ARGV[4])
+redis.call('HSET', KEYS[1], unpack(ARGV, 5))
+return 1
+"""
+"""A script: the meta; its generation and last number as they must be, fields that go (of one that was migrated while
+it was empty), and fields and values that come."""
 
 
 # Out -----------------------------------------------------------------------------------------------------------------
@@ -200,20 +207,16 @@ def opened_for_import(client: Any, name: str, head: IndexRow) -> Store:
 
 
 def _begin(client: Any, layout: Layout, head: IndexRow) -> None:
-    """Begin to import, unless a page is judged meanwhile, or another import begun: each changes the meta."""
-    with client.pipeline(transaction=True) as pipe, suppress(redis.WatchError):
-        pipe.watch(layout.meta)
-        stored = fields_in(client, layout.meta)
-        if resumes(layout.name, stored, head):
-            return
-        if next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None:
-            if fields_in(client, layout.meta) != stored:
-                return
-            raise IndexMismatch(f"index {layout.name!r} has journals: use another --index-name")
-        pipe.multi()
-        pipe.hdel(layout.meta, "keys", REPLACED_FIELD)  # of one that was migrated while it was empty
-        pipe.hset(layout.meta, mapping={**fields_of(layout.spec), "generation": name_of_import(head)})
-        pipe.execute()
+    """Begin to import, unless a page is judged meanwhile, or another import begun: then it is to be looked at again."""
+    stored = fields_in(client, layout.meta)
+    if resumes(layout.name, stored, head):
+        return
+    has_journals = next(client.scan_iter(f"{literal(layout.journals_start)}*", count=1000), None) is not None
+    if has_journals and fields_in(client, layout.meta) == stored:
+        raise IndexMismatch(f"index {layout.name!r} has journals: use another --index-name")
+    begun = flat(fields_of(layout.spec) | {"generation": name_of_import(head)})
+    known = stored.get("generation", ""), stored.get("seq", "")
+    client.eval(_BEGIN, 1, layout.meta, *known, "keys", REPLACED_FIELD, *begun)
 
 
 def loaded(store: Store, head: IndexRow, rows: Iterable[AnyRow], on_record: Callable[[int], None]) -> EndRow:
